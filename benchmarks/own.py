@@ -179,7 +179,7 @@ def apart(
                     packed = questions[PACKAGES]
                     subjects["packages"] = packed.states.take(np.flatnonzero(packed.measured))
                 for name, states in {**subjects, "other languages": foreign}.items():
-                    share = float((ood.scores(found, states) > 0).mean())
+                    share = float((ood.ood_scores(found, states) > 0).mean())
                     shares.setdefault(name, []).append(100 * share)
             for name, samples in shares.items():
                 table.add(name, {"data": case, "rows a label": size}, samples)

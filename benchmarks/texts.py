@@ -35,9 +35,9 @@ from hardmax.models.texts import Explain
 from model_export.data.corpora import Row, Rows, read_all
 from model_export.encoder.model import Encoder
 from model_export.encoder.published import MPNET
-from model_export.learners import PooledHead
 from model_export.measure.scores import balanced_accuracy
 from model_export.teacher.encoder import PADDING, Teacher
+from model_export.training_model import PooledHead
 from service.errors import NotFound
 
 Predictor = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive

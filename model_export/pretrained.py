@@ -5,8 +5,8 @@
 With --continue, the last stage alone runs, from released bundles.
 
 The result of every stage is stored in OUT under a digest of all its inputs: an interrupted run resumes, and a
-changed recipe uses no result of another recipe. Choices are made on the validation split, figures
-on the test split.
+changed recipe does not reuse the results of another. Choices are made on the validation split, figures are
+measured on the test split.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from model_export.data.training_set import TrainingSet
 from model_export.encoder.model import Encoder
 from model_export.encoder.published import FIRST_WORDPIECE, from_mpnet
 from model_export.head.leader_head import LeaderHead
-from model_export.learners import Learners
 from model_export.publish import write_bundles
-from model_export.recipe import Recipe, gpu_recipe, select_texts, short_texts, whole_reviews
+from model_export.recipe import Recipe, gpu_recipe, make_review_set, make_short_set, select_texts
 from model_export.restore import restore
 from model_export.stage_cache import StageCache, digest, save
 from model_export.stages import StageConfig, StageContext, State, finetune, fit_head, harden, tune_jointly
@@ -37,13 +36,14 @@ from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fit_teacher
 from model_export.teacher.zero_shot import zero_shot_axis, zero_shot_scores
 from model_export.training import Report
+from model_export.training_model import TrainingModel
 from service.runtime.bundle import read_bundle
 from service.text.encoder import read_vocabulary
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
-CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
-SINK_TEXTS = 48  # on which the states of <s> in the published layers are averaged
-Stage = Callable[[Learners, TrainingSet, StageConfig, StageContext, Path], State]
+CASED_SETS = ("reviews", "amazon", "tweets")  # written with the usual capitals
+SINK_TEXTS = 48  # over which the states of <s> in the published layers are averaged
+Stage = Callable[[TrainingModel, TrainingSet, StageConfig, StageContext, Path], State]
 
 
 def train(
@@ -57,13 +57,14 @@ def train(
         read_vocabulary(read_bundle(released / "encoder")) if released else make_vocabulary(sets, teacher)
     )
     tokenizer = WordPieceTokenizer(vocabulary)
-    short, long = training_sets(recipe, sets, teacher, tokenizer, out, device, report)
-    learners = new_learners(recipe, teacher, vocabulary, sets).to(device)
+    short, long = make_training_sets(recipe, sets, teacher, tokenizer, out, device, report)
+    model = make_model(recipe, teacher, vocabulary, sets).to(device)
     if released:
-        restore(learners, released, short)
-    run_stages(recipe, learners, short, short + long, StageCache(out, report), report, last=bool(released))
-    about = {
-        "data": corpora.sizes(sets),
+        restore(model, released, short)
+    cache = StageCache(out, report)
+    run_stages(recipe, model, short, short + long, cache, report, only_last=released is not None)
+    provenance = {
+        "data": corpora.count_rows(sets),
         "licenses": {
             "encoder": "all-mpnet-base-v2, Apache 2.0", "teacher": "all-mpnet-base-v2, Apache 2.0",
             "wordnet": "WordNet 3.0 license, Princeton University",
@@ -71,22 +72,22 @@ def train(
         "recipe": digest(recipe),
     }  # fmt: skip
     if released:
-        about["continued_from"] = read_bundle(released / "encoder").card["model_sha256"]
-    learners.cpu()
-    write_bundles(learners.encoder, learners.head, vocabulary, sets, out / "models", about, report)
+        provenance["continued_from"] = read_bundle(released / "encoder").card["model_sha256"]
+    model.cpu()
+    write_bundles(model.encoder, model.head, vocabulary, sets, out / "models", provenance, report)
 
 
 def run_stages(
     recipe: Recipe,
-    learners: Learners,
+    model: TrainingModel,
     short: TrainingSet,
     all_texts: TrainingSet,
     cache: StageCache,
     report: Report,
     *,
-    last: bool = False,
+    only_last: bool = False,
 ) -> None:
-    """Run the stages, or the last one alone, or take their results from the disk."""
+    """Run all stages, or only the last one; results in the cache are not computed again."""
     context = StageContext(recipe.seed, report)
     stages: list[tuple[str, Stage, TrainingSet, StageConfig]] = [
         ("finetune", finetune, short, recipe.finetune),
@@ -94,14 +95,14 @@ def run_stages(
         ("fit_head", fit_head, all_texts, recipe.fit_head),
         ("tune_jointly", tune_jointly, all_texts, recipe.tune_jointly),
     ]
-    made_of: list[Any] = [learners, recipe.seed]
-    for name, stage, texts, config in stages[-1:] if last else stages:
-        run = partial(stage, learners, texts, config, context)
-        learners.load_state_dict(cache.get_or_run(name, [*made_of, texts, config], run))
-        made_of = []
+    inputs: list[Any] = [model, recipe.seed]
+    for name, stage, texts, config in stages[-1:] if only_last else stages:
+        run = partial(stage, model, texts, config, context)
+        model.load_state_dict(cache.get_or_run(name, [*inputs, texts, config], run))
+        inputs = []
 
 
-def training_sets(
+def make_training_sets(
     recipe: Recipe,
     sets: Mapping[str, Rows],
     teacher: Path,
@@ -120,18 +121,18 @@ def training_sets(
     fitted = _fitted_teacher(recipe, sets, published, out, report)
     file = out / f"logits-{digest([texts, recipe.teacher])[:12]}.npy"
     logits = apply_teacher(fitted, fitted.forward, texts, file, report)
-    short = short_texts(selected, sets, logits, embeddings, scores, tokenizer, recipe)
-    long = whole_reviews(sets, tokenizer, recipe)
-    for name, part in (("short", short), ("long", long)):
-        tokens, mean = part.packed.sizes.sum(), part.targets.mean()
-        report(f"{len(part)} {name} texts, {tokens} tokens, mean target {mean:.2f}")
+    short = make_short_set(selected, sets, logits, embeddings, scores, tokenizer, recipe)
+    long = make_review_set(sets, tokenizer, recipe)
+    for name, subset in (("short", short), ("long", long)):
+        tokens, mean = subset.packed.sizes.sum(), subset.targets.mean()
+        report(f"{len(subset)} {name} texts, {tokens} tokens, mean target {mean:.2f}")
     return short, long
 
 
 def make_vocabulary(sets: Mapping[str, Rows], teacher: Path) -> Vocabulary:
-    """Return the vocabulary. Of BERT's tokens those stay that English may be written with."""
+    """Return the vocabulary: those of BERT's tokens that may occur in English, and the names in the texts."""
     tokens = [token for i, token in enumerate(_published_tokens(teacher)) if names.is_english_token(i, token)]
-    cased = (row.text for name in CASED for row in sets[name] if row.split == "train")
+    cased = (row.text for name in CASED_SETS for row in sets[name] if row.split == "train")
     return names.make_vocabulary(cased, tokens)
 
 
@@ -139,27 +140,29 @@ def _published_tokens(teacher: Path) -> list[str]:
     return (teacher / "vocab.txt").read_text(encoding="utf-8").splitlines()[FIRST_WORDPIECE:]
 
 
-def new_learners(recipe: Recipe, teacher: Path, vocabulary: Vocabulary, sets: Mapping[str, Rows]) -> Learners:
-    """Return the initial models of the first stage; one recipe always gives the same."""
+def make_model(
+    recipe: Recipe, teacher: Path, vocabulary: Vocabulary, sets: Mapping[str, Rows]
+) -> TrainingModel:
+    """Return the initial model of the first stage, which depends only on the recipe."""
     torch.manual_seed(recipe.seed)
     texts = [row.text for row in sets["yelp"] if row.split == "train"][:SINK_TEXTS]
     row_of = {token: i + FIRST_WORDPIECE for i, token in enumerate(_published_tokens(teacher))}
     encoder = from_mpnet(Teacher(teacher).eval(), [row_of[token] for token in vocabulary.tokens], texts)
     set_special_tokens(encoder, vocabulary)
-    return Learners(encoder, LeaderHead(recipe.head))
+    return TrainingModel(encoder, LeaderHead(recipe.head))
 
 
 @torch.no_grad()
 def set_special_tokens(encoder: Encoder, vocabulary: Vocabulary) -> None:
-    """Initialize each token that stands for many words with the mean embedding of some of them."""
+    """Initialize each special token that replaces words with the mean embedding of some of these words."""
     ids, special = {token: i for i, token in enumerate(vocabulary.tokens)}, vocabulary.special
     for token_id, words in {
         special.name: sorted(vocabulary.names), special.group: sorted(vocabulary.groups),
         special.number: list("123456789"),
         special.handle: ["user", "someone", "friend"], special.link: ["link", "website", "page"],
     }.items():  # fmt: skip
-        known = [ids[word] for word in words if word in ids]
-        encoder.words.weight[token_id] = encoder.words.weight[known].mean(0)
+        word_ids = [ids[word] for word in words if word in ids]
+        encoder.words.weight[token_id] = encoder.words.weight[word_ids].mean(0)
 
 
 def _fitted_teacher(
@@ -198,11 +201,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train both models and write their bundles; return 0."""
     torch.set_num_threads(arguments.threads)
-    start = time.monotonic()
+    start_s = time.monotonic()
     recipe = gpu_recipe() if arguments.device == "cuda" else Recipe()
     train(
         recipe, arguments.data, arguments.teacher, arguments.out, torch.device(arguments.device),
-        lambda line: print(f"{(time.monotonic() - start) / 60:5.1f} min  {line}", flush=True),
+        lambda line: print(f"{(time.monotonic() - start_s) / 60:5.1f} min  {line}", flush=True),
         arguments.released,
     )  # fmt: skip
     return 0

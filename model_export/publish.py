@@ -49,40 +49,40 @@ from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 TEXTS_PER_SET = 1_000  # of each split, for calibration and for figures
 OOD_TEXTS_PER_SET = 250  # in-distribution texts of a data set, for the OOD score
 OOD_FALSE_POSITIVE_RATE = 0.005  # of these texts
-CHECKED_TEXTS = 200  # of these on which the logits of torch and of the graphs must agree
-LOGIT_TOLERANCE = 1e-4  # contributions are rounded one by one
-THRESHOLDS = np.arange(0.7, 3.0, 0.02).round(2)  # t of three labels; below log 2 nothing would be neutral
-NEARLY_BEST = 0.005
+CHECKED_TEXTS = 200  # of these, for which the logits of torch and of the graphs must agree
+LOGIT_TOLERANCE = 1e-4  # the graphs round every contribution
+THRESHOLDS = np.arange(0.7, 3.0, 0.02).round(2)  # of three labels; below log 2 nothing would be neutral
+MAX_ACCURACY_LOSS = 0.005  # of the neutral threshold, compared with the best one
 
 Logits = NDArray[np.float64]
-Measured = tuple[Logits, NDArray[np.float64]]  # and the labels: 0, .5 or 1
+LogitsAndTargets = tuple[Logits, NDArray[np.float64]]  # targets are 0, .5 or 1
 
 
-def fit_neutral_threshold(measured: Mapping[str, Measured]) -> float:
-    """Return the least t whose balanced accuracy over three labels is nearly the best.
+def fit_neutral_threshold(measured: Mapping[str, LogitsAndTargets]) -> float:
+    """Return the smallest threshold whose balanced accuracy over three labels is nearly the best.
 
-    The mean is over the data sets that have three labels.
+    The accuracy is the mean over the data sets that have three labels.
     """
-    three = [(x, y) for x, y in measured.values() if set(y.tolist()) == {0.0, 0.5, 1.0}]
-    means = np.array([np.mean([_balanced_accuracy(x, y, t) for x, y in three]) for t in THRESHOLDS.tolist()])
-    return float(THRESHOLDS[means >= means.max() - NEARLY_BEST].min())
+    sets = [(x, y) for x, y in measured.values() if set(y.tolist()) == {0.0, 0.5, 1.0}]
+    means = np.array([np.mean([_balanced_accuracy(x, y, t) for x, y in sets]) for t in THRESHOLDS.tolist()])
+    return float(THRESHOLDS[means >= means.max() - MAX_ACCURACY_LOSS].min())
 
 
 def _balanced_accuracy(logits: Logits, targets: NDArray[np.float64], threshold: float) -> float:
     return balanced_accuracy(three_labels(sigmoid(logits), neutral_band(threshold)), targets)
 
 
-def figures_of(logits: Logits, targets: NDArray[np.float64], threshold: float) -> dict[str, Any]:
+def compute_figures(logits: Logits, targets: NDArray[np.float64], threshold: float) -> dict[str, Any]:
     """Return metrics by the sign of the logit, and of three labels if a data set has them."""
-    sided = targets != 0.5
-    truth = targets[sided] > 0.5
-    found = {
-        **asdict(score(logits[sided], truth)),
-        "balanced_accuracy": balanced_accuracy(logits[sided] > 0, truth),
+    polar = targets != 0.5
+    truth = targets[polar] > 0.5
+    figures = {
+        **asdict(score(logits[polar], truth)),
+        "balanced_accuracy": balanced_accuracy(logits[polar] > 0, truth),
     }
-    if not sided.all():
-        found["three_labels"] = _balanced_accuracy(logits, targets, threshold)
-    return found
+    if not polar.all():
+        figures["three_labels"] = _balanced_accuracy(logits, targets, threshold)
+    return figures
 
 
 def write_bundles(
@@ -91,7 +91,7 @@ def write_bundles(
     vocabulary: Vocabulary,
     sets: Mapping[str, Rows],
     models: Path,
-    about: Mapping[str, Any],
+    provenance: Mapping[str, Any],
     report: Report,
 ) -> None:
     """Write both bundles, calibrated on the validation split and with figures of the test split.
@@ -99,106 +99,106 @@ def write_bundles(
     Raises:
         BundleError: The graphs do not give the logits of torch; the head is not written.
     """
-    base = _write_encoder(encoder, vocabulary, models, about)
+    bundle = _write_encoder(encoder, vocabulary, models, provenance)
     runtime = Runtime("cpu", torch.get_num_threads())
-    served = ServedEncoder.load(base, runtime)
-    texts = [row.text for rows in sets.values() for row in labelled(rows, "validation")[:OOD_TEXTS_PER_SET]]
+    served = ServedEncoder.load(bundle, runtime)
+    texts = [row.text for rows in sets.values() for row in draw_rows(rows, "validation")[:OOD_TEXTS_PER_SET]]
     ood_weights, detected = _calibrate_ood(served, texts)
     card: dict[str, Any] = {
         "name": "sentiment",
         "description": "Positive, negative or neutral, for reviews, sentences and tweets.",
         "labels": ["negative", "positive"], "neutral_threshold": 0.0,
-        "encoder": {"name": "encoder", "sha256": base.card["model_sha256"]},
+        "encoder": {"name": "encoder", "sha256": bundle.card["model_sha256"]},
         "alpha": head.config.alpha, "layers": head.config.n_layers, "dimension": head.config.dimension,
-        "out_of_distribution": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected}, **about,
+        "out_of_distribution": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected}, **provenance,
     }  # fmt: skip
 
     def load() -> tuple[onnx.ModelProto, Head]:
         graph = head_graph.to_onnx(head_quantized.quantize(head, encoder.output_scales) | ood_weights)
         return graph, Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
 
-    def measure(loaded: Head, split: str) -> dict[str, Measured]:
-        return {name: _measure(served, loaded, labelled(rows, split)) for name, rows in sets.items()}
+    def measure(served_head: Head, split: str) -> dict[str, LogitsAndTargets]:
+        return {name: _measure(served, served_head, draw_rows(rows, split)) for name, rows in sets.items()}
 
-    _, loaded = load()
-    _check_logits(encoder, head, served, loaded, WordPieceTokenizer(vocabulary), texts)
-    validation = measure(loaded, "validation")
+    _, served_head = load()
+    _check_logits(encoder, head, served, served_head, WordPieceTokenizer(vocabulary), texts)
+    validation = measure(served_head, "validation")
     factor = _fit_temperature(validation)
     with torch.no_grad():
         head.v.mul_(factor)
         head.b.mul_(factor)
     threshold = fit_neutral_threshold({name: (factor * x, y) for name, (x, y) in validation.items()})
     report(f"temperature {1 / factor:.2f}, threshold {threshold}")
-    graph, loaded = load()
-    test = {name: measured for name, measured in measure(loaded, "test").items() if len(measured[0])}
-    card["figures"] = {name: figures_of(x, y, threshold) for name, (x, y) in test.items()}
-    for name, found in card["figures"].items():
-        report(f"{name}: balanced accuracy {100 * found['balanced_accuracy']:.1f}")
+    graph, served_head = load()
+    test = measure(served_head, "test")
+    card["figures"] = {name: compute_figures(x, y, threshold) for name, (x, y) in test.items() if len(x)}
+    for name, figures in card["figures"].items():
+        report(f"{name}: balanced accuracy {100 * figures['balanced_accuracy']:.1f}")
     card |= {"neutral_threshold": threshold, "readout": {"vector": head.v[0].tolist()}}
     write_bundle(models, "text-classification", card, graph, float_model=to_float(graph))
 
 
-def _measure(encoder: ServedEncoder, head: Head, rows: Rows) -> Measured:
-    """Return the logits of some texts, as the service computes them, and their labels."""
-    some = rows[:TEXTS_PER_SET]
-    return served_logits(encoder, head, [row.text for row in some]), np.array([row.target for row in some])
+def _measure(encoder: ServedEncoder, head: Head, rows: Rows) -> LogitsAndTargets:
+    """Return the logits of some texts, as the service computes them, and their targets."""
+    rows = rows[:TEXTS_PER_SET]
+    return served_logits(encoder, head, [row.text for row in rows]), np.array([row.target for row in rows])
 
 
-def _fit_temperature(measured: Mapping[str, Measured]) -> float:
-    """Return the factor on the logits for which their log-loss is minimal; neutral texts do not count."""
+def _fit_temperature(measured: Mapping[str, LogitsAndTargets]) -> float:
+    """Return the factor on the logits that minimizes the log-loss of positive and negative texts."""
     x, y = (np.concatenate(parts) for parts in zip(*measured.values(), strict=True))
     return temperature(x[y != 0.5], y[y != 0.5] > 0.5)
 
 
 def _write_encoder(
-    encoder: Encoder, vocabulary: Vocabulary, models: Path, about: Mapping[str, Any]
+    encoder: Encoder, vocabulary: Vocabulary, models: Path, provenance: Mapping[str, Any]
 ) -> Bundle:
     """Write the encoder with both of its graphs and its vocabulary."""
     config = encoder.config
     card = {
         "name": "encoder",
         "description": "A transformer whose heads attend to one token or to none, quantized to int8.",
-        "layers": config.layers, "heads": config.heads, "width": config.width, **about,
+        "layers": config.layers, "heads": config.heads, "width": config.width, **provenance,
     }  # fmt: skip
     lists = {
         key: list(vocabulary.tokens) if field == "tokens" else sorted(getattr(vocabulary, field))
         for field, key in VOCABULARY_KEYS.items()
     }
     weights = encoder_quantized.quantize(encoder)
-    integer, floats = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
-    return write_bundle(models, "encoder", card, integer, json.dumps(lists, ensure_ascii=False), floats)
+    graph, float_graph = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
+    return write_bundle(models, "encoder", card, graph, json.dumps(lists, ensure_ascii=False), float_graph)
 
 
 def _check_logits(
     encoder: Encoder,
     head: LeaderHead,
     served: ServedEncoder,
-    loaded: Head,
+    served_head: Head,
     tokenizer: WordPieceTokenizer,
     texts: list[str],
 ) -> None:
-    short = [text for text in texts if 0 < len(served.tokenize(text)) <= MAX_TRAINING_WORDS]
-    short = short[:: 1 + len(short) // CHECKED_TEXTS]
-    trained = predict(encoder, head, TrainingSet.from_texts(tokenizer, short, [0.0] * len(short)))[:, 0]
-    same = np.isclose(trained, served_logits(served, loaded, short), rtol=0, atol=LOGIT_TOLERANCE)
-    if not len(same) or not same.all():
-        problem = f"torch and the graphs agree on the logits of {same.sum()} of {len(same)} texts"
+    """Raise BundleError if the graphs do not give the logits of torch."""
+    texts = [text for text in texts if 0 < len(served.tokenize(text)) <= MAX_TRAINING_WORDS]
+    texts = texts[:: 1 + len(texts) // CHECKED_TEXTS]
+    logits = predict(encoder, head, TrainingSet.from_texts(tokenizer, texts, [0.0] * len(texts)))[:, 0]
+    equal = np.isclose(logits, served_logits(served, served_head, texts), rtol=0, atol=LOGIT_TOLERANCE)
+    if not len(equal) or not equal.all():
+        problem = f"torch and the graphs agree on the logits of {equal.sum()} of {len(equal)} texts"
         raise BundleError(f"sentiment is not written: {problem}", param="model.onnx")
 
 
 def _calibrate_ood(encoder: ServedEncoder, texts: list[str]) -> tuple[dict[str, Any], float]:
     """Return the weights of an OOD score for other languages, and the share of texts that it detects."""
     in_distribution, _ = encode_texts(encoder, texts)
-    others, _ = encode_texts(encoder, ood.foreign_sentences())
-    parts = np.array_split(np.random.default_rng(0).permutation(len(in_distribution)), N_FOLDS)
-    found = ood.calibrate(
-        in_distribution, [others], parts, np.ones(len(in_distribution)), [OOD_FALSE_POSITIVE_RATE]
-    )
-    return found.weights, found.detected
+    foreign, _ = encode_texts(encoder, ood.foreign_sentences())
+    n = len(in_distribution)
+    folds = np.array_split(np.random.default_rng(0).permutation(n), N_FOLDS)
+    score = ood.calibrate(in_distribution, [foreign], folds, np.ones(n), [OOD_FALSE_POSITIVE_RATE])
+    return score.weights, score.detected
 
 
-def labelled(rows: Rows, split: str) -> Rows:
-    """Return the labelled texts of a split in random order, always the same."""
-    found = [row for row in rows if row.split == split and row.target is not None]
-    random.Random(0).shuffle(found)
-    return found
+def draw_rows(rows: Rows, split: str) -> Rows:
+    """Return the labelled rows of a split in a fixed random order."""
+    rows = [row for row in rows if row.split == split and row.target is not None]
+    random.Random(0).shuffle(rows)
+    return rows

@@ -1,8 +1,8 @@
-"""What the pretrained models are trained on, how each text is labelled, and for how long.
+"""The recipe of the pretrained models: the texts, their targets, and the length of each stage.
 
-The target of a short text is the sum of two teachers, as logits: the fitted teacher, with the label where
-there is one, and the zero-shot score of the published encoder. Everyday sentences have the second alone.
-Whole reviews have their labels.
+The logit of a short text is the sum of two teachers: the fitted teacher, mixed with the label if there is
+one, and the zero-shot score of the published encoder. Everyday sentences have only the second. The targets of
+whole reviews are their labels.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from model_export.data.corpora import Row, Rows
 from model_export.data.training_set import TrainingSet
 from model_export.head.leader_head import LeaderHeadConfig
 from model_export.stages import StageConfig
-from model_export.teacher.apply import Halves
-from model_export.teacher.fit import GPU_TEACHER, THREE_LABEL_SETS, TeacherConfig, positive
+from model_export.teacher.apply import Float16Array
+from model_export.teacher.fit import GPU_TEACHER, THREE_LABEL_SETS, TeacherConfig, positive_probs
 from service.text.tokenizer import WordPieceTokenizer
 
 UNLIMITED = 10**9
-MIN_TARGET = 0.03  # no text is surer than this
+MIN_TARGET = 0.03  # targets are at least this, and at most 1 minus this
 
 
 @dataclass(frozen=True)
 class SourceConfig:
-    """Which texts of some data sets are used."""
+    """The texts of some data sets that are used, and the weights of their labels and scores."""
 
     sets: tuple[str, ...]
     max_texts: int = UNLIMITED
-    words: tuple[int, int] = (1, UNLIMITED)  # of a text
-    split_sentences: bool = False  # whose labels are not known
-    balance: bool = False  # as many of one side as of the other
-    label_weight: float = 0.5  # of a label, next to the teacher
-    teacher: bool = True  # its logits are used, not the zero-shot score alone
-    zero_shot_weight: float = 20.0  # of the score, next to the logit
-    repeats: int = 1  # in an epoch
+    words: tuple[int, int] = (1, UNLIMITED)  # minimum and maximum per text
+    split_sentences: bool = False  # use single sentences, without labels
+    balance: bool = False  # use as many positive as negative texts
+    label_weight: float = 0.5  # the teacher has the rest
+    teacher: bool = True  # use the fitted teacher, not the zero-shot score alone
+    zero_shot_weight: float = 20.0  # logits per unit of the zero-shot score
+    repeats: int = 1  # per epoch
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Recipe:
 
     sources: Mapping[str, SourceConfig] = field(
         default_factory=lambda: {
-            # a label is the star of the whole review
+            # the label of a sentence is that of its review
             "yelp": SourceConfig(("yelp",), 60_000, (2, 22), balance=True, label_weight=0.35),
             "labelled": SourceConfig(("sst", "tweets", "mpqa"), repeats=2),
             "film": SourceConfig(("reviews",), 30_000, (2, 16), split_sentences=True, zero_shot_weight=30.0),
@@ -59,7 +59,7 @@ class Recipe:
             "everyday": SourceConfig(("wordnet",), teacher=False, zero_shot_weight=30.0, repeats=2),
         }
     )
-    reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 500, "reviews": 1_200})  # a side
+    reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 500, "reviews": 1_200})  # per label
     finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.5))
     harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.8, lr=1.6e-4, anneal=0.01))
     fit_head: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.1, head_lr=3e-3))
@@ -75,7 +75,7 @@ class Recipe:
 
 def gpu_recipe() -> Recipe:
     """Return the recipe for a GPU: twice the texts, thirty times the tokens, in larger batches."""
-    usual = Recipe()
+    default = Recipe()
     changes: dict[str, dict[str, Any]] = {
         "yelp": {"max_texts": UNLIMITED}, "labelled": {"repeats": 4},
         "film": {"max_texts": 150_000, "words": (2, 30)}, "shop": {"max_texts": UNLIMITED, "words": (2, 30)},
@@ -84,76 +84,77 @@ def gpu_recipe() -> Recipe:
     }  # fmt: skip
     large = {"tokens_per_batch": 12_000, "warm_up": 100}
     return replace(
-        usual,
-        sources={name: replace(source, **changes[name]) for name, source in usual.sources.items()},
+        default,
+        sources={name: replace(source, **changes[name]) for name, source in default.sources.items()},
         reviews={"amazon": 3_000, "reviews": 6_000},
-        finetune=replace(usual.finetune, epochs=1.4, lr=1e-4, **large),
-        harden=replace(usual.harden, epochs=4.4, lr=2e-4, **large),
-        fit_head=replace(usual.fit_head, epochs=0.15, **large),
-        tune_jointly=replace(usual.tune_jointly, epochs=2.7, lr=1.5e-4, head_lr=1e-3, **large),
+        finetune=replace(default.finetune, epochs=1.4, lr=1e-4, **large),
+        harden=replace(default.harden, epochs=4.4, lr=2e-4, **large),
+        fit_head=replace(default.fit_head, epochs=0.15, **large),
+        tune_jointly=replace(default.tune_jointly, epochs=2.7, lr=1.5e-4, head_lr=1e-3, **large),
         teacher=GPU_TEACHER,
     )
 
 
 def select_texts(sets: Mapping[str, Rows], recipe: Recipe) -> dict[str, Rows]:
     """Return the training texts of each source."""
-    draw, found = random.Random(11), {}
+    rng, selected = random.Random(11), {}
     for name, source in recipe.sources.items():
-        rows = [row for each in source.sets for row in sets[each] if row.split == "train"]
+        rows = [row for set_name in source.sets for row in sets[set_name] if row.split == "train"]
         if source.split_sentences:
-            rows = [Row(sentence, None) for sentence in corpora.sentences(row.text for row in rows)]
+            rows = [Row(sentence, None) for sentence in corpora.split_sentences(row.text for row in rows)]
         low, high = source.words
         rows = [row for row in rows if low <= len(row.text.split()) <= high]
-        draw.shuffle(rows)
-        found[name] = _balance(rows, source.max_texts) if source.balance else rows[: source.max_texts]
-    return found
+        rng.shuffle(rows)
+        selected[name] = _balance(rows, source.max_texts) if source.balance else rows[: source.max_texts]
+    return selected
 
 
 def _balance(rows: Rows, max_texts: int) -> Rows:
-    sides = [[row for row in rows if row.target == side] for side in (0.0, 1.0)]
-    few = min(max_texts // 2, *map(len, sides))
-    return [row for side in sides for row in side[:few]]
+    by_label = [[row for row in rows if row.target == target] for target in (0.0, 1.0)]
+    n = min(max_texts // 2, *map(len, by_label))
+    return [row for group in by_label for row in group[:n]]
 
 
-def short_texts(
+def make_short_set(
     selected: Mapping[str, Rows],
     sets: Mapping[str, Rows],
-    logits: Halves,
-    embeddings: Halves,
+    logits: Float16Array,
+    embeddings: Float16Array,
     scores: NDArray[np.float32],
     tokenizer: WordPieceTokenizer,
     recipe: Recipe,
 ) -> TrainingSet:
-    """Return the selected texts of one chunk; `logits`, `embeddings` and `scores` are in their order.
+    """Return the selected texts of one chunk with their targets.
 
-    Of the scores the mean over texts without a teacher is subtracted: most of them have no sentiment.
+    `logits`, `embeddings` and `scores` are in the order of the selected texts. The mean score of texts
+    without a teacher, most of which are neutral, is subtracted from all scores.
     """
-    three = {
+    three_labels = {
         row.text: row.target for name in THREE_LABEL_SETS for row in sets[name] if row.target is not None
     }
     ends = np.cumsum([len(selection) for selection in selected.values()])
     index_of = {
         name: np.arange(end - len(selected[name]), end) for name, end in zip(selected, ends, strict=True)
     }
-    if without := [index_of[name] for name in selected if not recipe.sources[name].teacher]:
-        scores = scores - scores[np.concatenate(without)].mean()
+    if neutral := [index_of[name] for name in selected if not recipe.sources[name].teacher]:
+        scores = scores - scores[np.concatenate(neutral)].mean()
     texts, targets, rows = [], [], []
     for name, selection in selected.items():
-        source, part, index = recipe.sources[name], [row.text for row in selection], index_of[name]
-        fitted = positive(logits[index]) if source.teacher else None
-        target = sum_targets(selection, scores[index], fitted, source)
-        texts += part * source.repeats
+        source, index = recipe.sources[name], index_of[name]
+        teacher = positive_probs(logits[index]) if source.teacher else None
+        target = sum_targets(selection, scores[index], teacher, source)
+        texts += [row.text for row in selection] * source.repeats
         targets += target.tolist() * source.repeats
         rows += index.tolist() * source.repeats
-    labels = [np.nan if (label := three.get(text)) is None else label for text in texts]
-    found = TrainingSet.from_texts(tokenizer, texts, targets, labels, embeddings[np.array(rows)])
-    return found.single_chunk()
+    labels = [np.nan if (label := three_labels.get(text)) is None else label for text in texts]
+    training_set = TrainingSet.from_texts(tokenizer, texts, targets, labels, embeddings[np.array(rows)])
+    return training_set.single_chunk()
 
 
 def sum_targets(
     rows: Rows, scores: NDArray[np.float32], teacher: NDArray[np.float32] | None, source: SourceConfig
 ) -> NDArray[np.float32]:
-    """Return the probability that each text is positive, by the sum of the logits of both teachers."""
+    """Return the probability that each text is positive, from the sum of the logits of both teachers."""
     logit = np.zeros(len(rows), np.float32)
     if teacher is not None:
         label = np.array([np.nan if row.target is None else row.target for row in rows], np.float32)
@@ -164,14 +165,14 @@ def sum_targets(
     return np.asarray(p.clip(MIN_TARGET, 1 - MIN_TARGET), np.float32)
 
 
-def whole_reviews(sets: Mapping[str, Rows], tokenizer: WordPieceTokenizer, recipe: Recipe) -> TrainingSet:
+def make_review_set(sets: Mapping[str, Rows], tokenizer: WordPieceTokenizer, recipe: Recipe) -> TrainingSet:
     """Return whole reviews, as many negative as positive ones."""
-    draw = random.Random(recipe.seed)
+    rng = random.Random(recipe.seed)
     rows = []
-    for name, per_side in recipe.reviews.items():
+    for name, per_label in recipe.reviews.items():
         train = [row for row in sets[name] if row.split == "train"]
-        draw.shuffle(train)
+        rng.shuffle(train)
         for target in (0.0, 1.0):
-            rows += [row for row in train if row.target == target][:per_side]
+            rows += [row for row in train if row.target == target][:per_label]
     targets = np.array([row.target for row in rows], np.float32).clip(MIN_TARGET, 1 - MIN_TARGET)
     return TrainingSet.from_texts(tokenizer, [row.text for row in rows], targets.tolist())

@@ -1,8 +1,7 @@
-"""A released encoder and its head in torch again, to be trained further.
+"""Restore a released encoder and its head in torch, to train them further.
 
-The integers of a bundle are the weights that were rounded last: training goes on from them. Of what a bundle
-does not say, the size of a query, key, value or hidden unit, nothing depends but the gradient's size; it is
-that of the published layer.
+Training continues from the integer weights of a bundle. A bundle does not contain the size of queries, keys,
+values and hidden units, which affects only the size of gradients; it is that of the published layer.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from model_export.encoder.graph import STORED_NAMES
 from model_export.encoder.layer import BIAS_CHANNELS, Layer, Linear, Norm
 from model_export.encoder.model import Encoder
 from model_export.encoder.quantized import ZERO
-from model_export.head.graph import weights_of
+from model_export.head.graph import read_weights
 from model_export.head.leader_head import LeaderHead
-from model_export.learners import Learners
-from model_export.stages import mean_state, mixed_precision, published_of, token_ids_of
+from model_export.stages import embeddings_of, mean_state, mixed_precision, token_ids_of
+from model_export.training_model import TrainingModel
 from service.runtime.bundle import Bundle, read_bundle
 
 Array = NDArray[Any]
@@ -36,38 +35,37 @@ FITTED_TEXTS = 6_000
 MAP_RIDGE = 1e-3
 
 
-def restore(learners: Learners, released: Path, texts: TrainingSet) -> None:
-    """Give new learners the weights of the bundles in a folder; `texts` have published embeddings."""
+def restore(model: TrainingModel, released: Path, texts: TrainingSet) -> None:
+    """Give a new model the weights of the bundles in a folder; `texts` have published embeddings."""
     head = read_bundle(released / "sentiment")
-    restore_encoder(learners.encoder, read_bundle(released / "encoder"))
-    restore_head(learners.head, learners.encoder, head)
+    restore_encoder(model.encoder, read_bundle(released / "encoder"))
+    restore_head(model.head, model.encoder, head)
     with torch.no_grad():
-        learners.threshold.raw.fill_(math.log(math.expm1(head.card["neutral_threshold"])))
-    fit_distillation(learners, texts)
+        model.threshold.raw.fill_(math.log(math.expm1(head.card["neutral_threshold"])))
+    fit_distillation(model, texts)
 
 
 @torch.no_grad()
 def restore_encoder(encoder: Encoder, bundle: Bundle) -> None:
     """Give `encoder`, with the published layers in it, the weights of a bundle of the same shape."""
     graph = onnx.load_from_string(bundle.model).graph
-    stored = _tensors({each.name: numpy_helper.to_array(each) for each in graph.initializer})
+    stored = _tensors({tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer})
     grid = encoder.norm.grid
     encoder.words.weight.copy_(stored["table"] * stored["table_unit"][:, None] / grid)
     encoder.positions.weight.copy_(stored[STORED_NAMES["positions"]] / grid)
-    first = encoder.layers[0].norm1.grid
-    encoder.embedding_scale.copy_(1 / (stored["word_steps"] * first))
-    _restore_norm(encoder.norm, stored, "norm", first)
-    layers, scale = len(encoder.layers), encoder.embedding_scale
     grids = [layer.norm1.grid for layer in encoder.layers]
-    shared = [part.chunk(layers, -1) for part in (stored["keys"], stored["keys_unit"])]
-    null_keys = (stored[STORED_NAMES["null_keys"]] - ZERO).view(layers, -1)
+    encoder.embedding_scale.copy_(1 / (stored["word_steps"] * grids[0]))
+    _restore_norm(encoder.norm, stored, "norm", grids[0])
+    n, scale = len(encoder.layers), encoder.embedding_scale
+    keys, keys_unit, biases = (stored[name].chunk(n, -1) for name in ("keys", "keys_unit", "position_bias"))
+    null_keys = (stored[STORED_NAMES["null_keys"]] - ZERO).view(n, -1)
     for i, (layer, next_grid) in enumerate(zip(encoder.layers, [*grids[1:], grids[-1]], strict=True)):
-        own = {
+        weights = {
             name.removeprefix(f"{i}."): value for name, value in stored.items() if name.startswith(f"{i}.")
         }
-        own |= {"keys": shared[0][i], "keys_unit": shared[1][i], "null_key": null_keys[i]}
-        own["position_bias"] = stored["position_bias"].chunk(layers, -1)[i]
-        _restore_layer(layer, own, scale, encoder.embedding_scale, next_grid)
+        weights |= {"keys": keys[i], "keys_unit": keys_unit[i], "null_key": null_keys[i]}
+        weights["position_bias"] = biases[i]
+        _restore_layer(layer, weights, scale, encoder.embedding_scale, next_grid)
         scale = layer.hidden_scale
 
 
@@ -100,19 +98,22 @@ def _restore_layer(
 def _restore_projection(
     linear: Linear, step: Tensor, codes: Tensor, unit: Tensor, scale: Tensor, groups: int
 ) -> None:
-    """Set a map and the step of its output; the weights of a group of rows keep the size that they have."""
+    """Set a linear map and the step of its output; the weights of each group of rows keep their size."""
     constants = torch.tensor(BIAS_CHANNELS)
     weight = (codes[: -len(constants)] * unit).T / scale
     bias = constants @ codes[-len(constants) :] * unit
-    sizes = [each.reshape(groups, -1).norm(dim=1) for each in (linear.weight, weight)]
-    size = (sizes[0] / sizes[1].clamp(min=1e-9)).repeat_interleave(len(bias) // groups)
+    old_size, new_size = (w.reshape(groups, -1).norm(dim=1) for w in (linear.weight, weight))
+    size = (old_size / new_size.clamp(min=1e-9)).repeat_interleave(len(bias) // groups)
     step.copy_(size)
     linear.weight.copy_(size[:, None] * weight)
     linear.bias.copy_(size * bias)
 
 
 def _restore_position_bias(layer: Layer, stored: Tensor) -> None:
-    """subtle: no two tokens of a chunk are so far apart that they are in the last buckets, which stay."""
+    """Set the biases.
+
+    subtle: those of the last buckets do not change, since no two tokens of a chunk are that far apart.
+    """
     layer.position_bias[layer.buckets] = stored[1:] * layer.score_unit()
 
 
@@ -123,8 +124,8 @@ def _restore_norm(norm: Norm, stored: Tensors, name: str, next_grid: float) -> N
 
 @torch.no_grad()
 def restore_head(head: LeaderHead, encoder: Encoder, bundle: Bundle) -> None:
-    """Give `head` the weights of a bundle that reads the outputs of `encoder`."""
-    stored = _tensors(weights_of(onnx.load_from_string(bundle.model)))
+    """Give `head` the weights of a bundle that was made for `encoder`."""
+    stored = _tensors(read_weights(onnx.load_from_string(bundle.model)))
     scales = encoder.output_scales
     head.hidden_scale.copy_(1 / stored["hidden_steps"])
     for name, linear, scale in (
@@ -132,7 +133,7 @@ def restore_head(head: LeaderHead, encoder: Encoder, bundle: Bundle) -> None:
         ("second", head.reach_output, head.hidden_scale),
         ("read", head.projection, head.input_scale(scales)),
     ):
-        codes = stored[name][: len(scale)]  # the rows of embeddings are zeros where they are not read
+        codes = stored[name][: len(scale)]  # rows of zeros follow if the map does not use embeddings
         linear.weight.copy_((codes * stored[f"{name}_unit"]).T / scale)
         linear.bias.copy_(stored[f"{name}_bias"])
     head.v.copy_(stored["v"])
@@ -140,19 +141,19 @@ def restore_head(head: LeaderHead, encoder: Encoder, bundle: Bundle) -> None:
 
 
 @torch.no_grad()
-def fit_distillation(learners: Learners, texts: TrainingSet) -> None:
-    """Fit the map that reads the published embedding, which a bundle does not hold, by ridge regression."""
-    some = texts.take(np.random.default_rng(0).permutation(len(texts))[:FITTED_TEXTS])
-    read, published = [], []
-    for rows in some.batches(6_000):
-        x = token_ids_of(learners, some, rows)
+def fit_distillation(model: TrainingModel, texts: TrainingSet) -> None:
+    """Fit the map to the published embedding, which is not in a bundle, by ridge regression."""
+    sample = texts.take(np.random.default_rng(0).permutation(len(texts))[:FITTED_TEXTS])
+    states, published = [], []
+    for rows in sample.batches(6_000):
+        x = token_ids_of(model, sample, rows)
         with mixed_precision(x):
-            states, _ = learners.encoder.hard(x)
-        read.append(mean_state(states[-1], x))
-        published.append(published_of(learners, some, rows))
-    x, y = torch.cat(read).double(), normalize(torch.cat(published).double())
+            layer_states, _ = model.encoder.hard(x)
+        states.append(mean_state(layer_states[-1], x))
+        published.append(embeddings_of(model, sample, rows))
+    x, y = torch.cat(states).double(), normalize(torch.cat(published).double())
     gram = x.T @ x + MAP_RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    learners.distillation.map.weight.copy_(torch.linalg.solve(gram, x.T @ y).T)
+    model.distillation.map.weight.copy_(torch.linalg.solve(gram, x.T @ y).T)
 
 
 def _tensors(arrays: dict[str, Array]) -> Tensors:

@@ -1,4 +1,4 @@
-"""The results of training stages on the disk: an interrupted run resumes where it stopped."""
+"""Cache the results of training stages on the disk, so that an interrupted run resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from model_export.writing import atomic_write
 
 
 class StageCache:
-    """Results of stages, in files whose names hold a digest of all that they were made of."""
+    """Results of stages, in files whose names contain a digest of all inputs."""
 
     def __init__(self, folder: Path, report: Callable[[str], None]) -> None:
         self._folder, self._report, self._digest = folder, report, ""
 
     def get_or_run(
-        self, name: str, made_of: Sequence[Any], run: Callable[[Path], Mapping[str, Any]]
+        self, name: str, inputs: Sequence[Any], run: Callable[[Path], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
         """Return the result of a stage from the disk, or run it.
 
         Args:
             name: of the stage.
-            made_of: what the result depends on, besides the stage before.
-            run: gets the checkpoint to resume from, which may not exist.
+            inputs: all that the result depends on, besides the result of the previous stage.
+            run: called with the checkpoint to resume from, which may not exist.
         """
-        self._digest = digest([self._digest, name, *made_of])
+        self._digest = digest([self._digest, name, *inputs])
         file = self._folder / f"{name}-{self._digest[:12]}.pt"
         if file.exists():
             self._report(f"{name}: taken from {file.name}")
@@ -43,26 +43,26 @@ class StageCache:
 
 
 def save(result: dict[str, Any], file: Path) -> None:
-    """subtle: the checkpoint is deleted last."""
+    """Save a result, and then delete its checkpoint."""
     with atomic_write(file) as out:
         torch.save(result, out)
     file.with_suffix(".checkpoint").unlink(missing_ok=True)
 
 
 def digest(content: Any) -> str:
-    """Return the SHA-256 of a value, of the texts in it and of the weights in it."""
-    return sha256(json.dumps(content, sort_keys=True, default=_encode).encode()).hexdigest()
+    """Return the SHA-256 of a value, which may contain training sets, modules and dataclasses."""
+    return sha256(json.dumps(content, sort_keys=True, default=_to_json).encode()).hexdigest()
 
 
 def _bytes_digest(arrays: Iterable[NDArray[Any]]) -> str:
-    return sha256(b"/".join(each.tobytes() for each in arrays)).hexdigest()
+    return sha256(b"/".join(array.tobytes() for array in arrays)).hexdigest()
 
 
-def _encode(content: Any) -> Any:
+def _to_json(content: Any) -> Any:
     if isinstance(content, TrainingSet):
-        known: list[NDArray[Any]] = [content.targets, content.three_labels]
-        known += [] if content.embeddings is None else [content.embeddings]
-        return [_bytes_digest(vars(content.packed).values()), _bytes_digest(known)]
+        arrays: list[NDArray[Any]] = [content.targets, content.three_labels]
+        arrays += [] if content.embeddings is None else [content.embeddings]
+        return [_bytes_digest(vars(content.packed).values()), _bytes_digest(arrays)]
     if isinstance(content, torch.nn.Module):
         return _bytes_digest(value.cpu().numpy() for value in content.state_dict().values())
     return asdict(content)

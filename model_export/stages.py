@@ -1,12 +1,12 @@
-"""The encoder and its leader head learn in stages, each from the weights of the one before.
+"""The stages in which the encoder and its leader head are trained, each from the weights of the stage before.
 
-finetune      six layers of the published encoder, still with softmax, learn the training set
-harden        every head attends to one token or to the null key; hidden states are those of the soft encoder
-fit_head      a leader head learns on the quantized encoder, which stays as it is
-tune_jointly  the quantized encoder and its head learn together
+finetune      trains six layers of the published encoder, with softmax
+harden        turns softmax into argmax: hidden states are distilled from those of the finetuned encoder
+fit_head      trains a leader head on the quantized encoder, which does not change
+tune_jointly  trains the quantized encoder and its head
 
-In every stage but the third the published embedding of a text must remain readable from the mean of its
-hidden states: custom models find their subjects there (`EmbeddingDistillation`).
+In every stage but the third, a loss keeps the published embedding of a text a linear map of the mean of its
+hidden states, so that custom models can predict other subjects from them (`EmbeddingDistillation`).
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from model_export.data.training_set import Batch, Ints, TrainingSet, plan_epochs, to_device
-from model_export.encoder.attention import PAD, Attention
-from model_export.encoder.fake_quantization import MaxRanges
+from model_export.encoder.attention import PAD, AttentionRecord
+from model_export.encoder.fake_quantization import MaxObserver
 from model_export.encoder.model import Encoder
 from model_export.head.leader_head import LeaderHead
-from model_export.learners import Learners
 from model_export.training import ParameterGroup, Report, train_loop
+from model_export.training_model import TrainingModel
 
 Loss = Callable[[Ints, float], Tensor]
-State = dict[str, Any]  # of all that learns
+State = dict[str, Any]
 CALIBRATION_TEXTS = 700
 
 
 @dataclass(frozen=True)
 class StageConfig:
-    """How one of the four is trained."""
+    """The settings of one stage."""
 
     epochs: float = 1.0
     tokens_per_batch: int = 1_800
     lr: float = 1e-4
     head_lr: float = 1e-3
     warm_up: int = 40
-    anneal: float = 0.35  # the share of the steps in which softmax becomes argmax
+    anneal: float = 0.35  # softmax becomes argmax over this share of the steps
     hidden_weight: float = 1.0  # of the distance from the soft hidden states, in units of their variance
     embedding_weight: float = 2.0  # of the distance from the published embedding
-    attention_price: float = 0.0  # of attending to a token; in layers before the last less
-    price_from: float = 0.0  # the share of the steps before the price, which rises over the next tenth
-    reach_price: float = 0.3  # of a mean reach of one
+    attention_price: float = 0.0  # cost of attending to a token, lower in layers before the last
+    price_from: float = 0.0  # share of the steps after which the price rises, over the next tenth
+    reach_price: float = 0.3  # cost of a mean reach of one
 
 
 @dataclass(frozen=True)
@@ -62,151 +62,146 @@ class StageContext:
 
 
 def finetune(
-    learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
+    model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
     """Train the encoder with softmax; return all weights."""
-    encoder = learners.encoder
 
-    def compute_loss(rows: Ints, done: float) -> Tensor:
-        x = token_ids_of(learners, texts, rows)
+    def compute_loss(rows: Ints, progress: float) -> Tensor:
+        x = token_ids_of(model, texts, rows)
         with mixed_precision(x):
-            states = encoder.soft(x)
+            states = model.encoder.soft(x)
         mean = mean_state(states[-1], x)
-        return _pooled_loss(learners, texts, rows, mean, targets_of(learners, texts, rows), config)
+        return _pooled_loss(model, texts, rows, mean, targets_of(model, texts, rows), config)
 
-    return _train("finetune", learners, texts, config, context, checkpoint, compute_loss)
+    return _train_pooled("finetune", model, texts, config, context, checkpoint, compute_loss)
 
 
 def harden(
-    learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
+    model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
     """Train the encoder while softmax becomes argmax; return all weights."""
-    encoder = learners.encoder
-    soft, soft_head = copy.deepcopy(encoder).requires_grad_(False), copy.deepcopy(learners.pooled)
+    soft, soft_head = copy.deepcopy(model.encoder).requires_grad_(False), copy.deepcopy(model.pooled)
 
-    def compute_loss(rows: Ints, done: float) -> Tensor:
-        x = token_ids_of(learners, texts, rows)
+    def compute_loss(rows: Ints, progress: float) -> Tensor:
+        x = token_ids_of(model, texts, rows)
         with mixed_precision(x):
-            states, attention = encoder.hard(x, min(1.0, done / config.anneal))
+            states, attention = model.encoder.hard(x, min(1.0, progress / config.anneal))
             with torch.no_grad():
                 soft_states = soft.soft(x)
         with torch.no_grad():
             soft_target = torch.sigmoid(soft_head(mean_state(soft_states[-1], x)))
-            target = (soft_target + targets_of(learners, texts, rows)) / 2
-        apart = [distance(*both, x) for both in zip(states, soft_states, strict=True)]
-        loss = _pooled_loss(learners, texts, rows, mean_state(states[-1], x), target, config)
-        cost = attention_cost(attention, config, done)
-        return loss + config.hidden_weight * torch.stack(apart).mean() + cost
+            target = (soft_target + targets_of(model, texts, rows)) / 2
+        distances = [state_distance(*pair, x) for pair in zip(states, soft_states, strict=True)]
+        loss = _pooled_loss(model, texts, rows, mean_state(states[-1], x), target, config)
+        cost = attention_cost(attention, config, progress)
+        return loss + config.hidden_weight * torch.stack(distances).mean() + cost
 
-    return _train("harden", learners, texts, config, context, checkpoint, compute_loss)
+    return _train_pooled("harden", model, texts, config, context, checkpoint, compute_loss)
 
 
 def fit_head(
-    learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
+    model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
     """Train a leader head on the quantized encoder; return all weights."""
-    calibrate(learners.encoder, texts)
-    with torch.no_grad():  # a word starts where the pooled head would see it
-        learners.head.projection.weight[0] = 0.35 * learners.pooled.linear.weight[0]
-        learners.head.projection.bias[0] = 0.35 * learners.pooled.linear.bias[0]
-    learners.encoder.requires_grad_(False)
+    calibrate(model.encoder, texts)
+    with torch.no_grad():  # words are placed by the direction of the pooled head
+        model.head.projection.weight[0] = 0.35 * model.pooled.linear.weight[0]
+        model.head.projection.bias[0] = 0.35 * model.pooled.linear.bias[0]
+    model.encoder.requires_grad_(False)
 
-    def compute_loss(rows: Ints, done: float) -> Tensor:
-        _, _, _, loss = _leader_loss(learners, texts, rows, config)
+    def compute_loss(rows: Ints, progress: float) -> Tensor:
+        _, _, _, loss = _leader_loss(model, texts, rows, config)
         return loss
 
-    groups = [
-        ParameterGroup([*learners.head.parameters(), learners.threshold.raw], config.head_lr / config.lr)
-    ]
-    learners.head.train()
+    groups = [ParameterGroup([*model.head.parameters(), model.threshold.raw], config.head_lr / config.lr)]
+    model.head.train()
     _run("fit_head", groups, texts, config, context, checkpoint, compute_loss)
-    learners.head.eval()
-    return learners.state_dict()
+    model.head.eval()
+    return model.state_dict()
 
 
 def tune_jointly(
-    learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
+    model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
     """Train the quantized encoder and its head; return all weights."""
-    learners.encoder.requires_grad_(True)
+    model.encoder.requires_grad_(True)
 
-    def compute_loss(rows: Ints, done: float) -> Tensor:
-        batch, hidden, attention, loss = _leader_loss(learners, texts, rows, config)
+    def compute_loss(rows: Ints, progress: float) -> Tensor:
+        batch, hidden, attention, loss = _leader_loss(model, texts, rows, config)
         if len(batch.token_ids) == len(rows) and texts.embeddings is not None:  # texts of one chunk
-            mean = mean_state(hidden * learners.encoder.output_scales.hidden, batch.token_ids)
-            apart = learners.distillation(mean, published_of(learners, texts, rows))
-            loss = loss + config.embedding_weight * apart
-        return loss + attention_cost(attention, config, done)
+            mean = mean_state(hidden * model.encoder.output_scales.hidden, batch.token_ids)
+            distance = model.distillation(mean, embeddings_of(model, texts, rows))
+            loss = loss + config.embedding_weight * distance
+        return loss + attention_cost(attention, config, progress)
 
     groups = [
-        ParameterGroup(trainable(learners.encoder)),
-        ParameterGroup([*learners.head.parameters(), learners.threshold.raw], config.head_lr / config.lr),
-        ParameterGroup(list(learners.distillation.parameters()), 5.0),
+        ParameterGroup(trainable_parameters(model.encoder)),
+        ParameterGroup([*model.head.parameters(), model.threshold.raw], config.head_lr / config.lr),
+        ParameterGroup(list(model.distillation.parameters()), 5.0),
     ]
-    learners.head.train()
+    model.head.train()
     _run("tune_jointly", groups, texts, config, context, checkpoint, compute_loss)
-    learners.head.eval()
-    return learners.state_dict()
+    model.head.eval()
+    return model.state_dict()
 
 
-# ---- what the stages share
+# ---- shared by the stages
 
 
 def mixed_precision(x: Tensor) -> AbstractContextManager[None]:
-    """Products in bfloat16, on the device of `x`; what heads compare and what is added up stays float32."""
+    """Return a context in which products are bfloat16; scores and sums stay float32."""
     return torch.autocast(x.device.type, torch.bfloat16)
 
 
-def device_of(learners: nn.Module) -> torch.device:
+def device_of(module: nn.Module) -> torch.device:
     """Return the device that a module is on."""
-    return next(learners.parameters()).device
+    return next(module.parameters()).device
 
 
 def mean_state(states: Tensor, x: Tensor) -> Tensor:
     """Return the mean hidden state of each text."""
-    there = (x != PAD)[..., None]
-    return (states * there).sum(1) / there.sum(1)
+    is_token = (x != PAD)[..., None]
+    return (states * is_token).sum(1) / is_token.sum(1)
 
 
-def distance(ours: Tensor, theirs: Tensor, x: Tensor) -> Tensor:
-    """Return the mean square of the distance between states of the tokens, in units of their variance."""
-    there = (x != PAD)[..., None]
-    n = there.sum()
-    variance = ((theirs - (theirs * there).sum((0, 1)) / n) * there).square().sum()
-    return ((ours - theirs) * there).square().sum() / variance
+def state_distance(states: Tensor, target: Tensor, x: Tensor) -> Tensor:
+    """Return the mean squared distance of the states of tokens, in units of the variance of the target."""
+    is_token = (x != PAD)[..., None]
+    mean = (target * is_token).sum((0, 1)) / is_token.sum()
+    return ((states - target) * is_token).square().sum() / ((target - mean) * is_token).square().sum()
 
 
-def token_ids_of(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
-    """Return [B, N], the token ids of texts of one chunk, where the learners are."""
-    return to_device(texts.packed.padded(rows), device_of(learners))
+def token_ids_of(module: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
+    """Return the token ids of texts of one chunk, [B, N], on the device of the module."""
+    return to_device(texts.packed.padded(rows), device_of(module))
 
 
-def targets_of(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
+def targets_of(module: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
     """Return the targets of some texts."""
-    return to_device(torch.from_numpy(texts.targets[rows]), device_of(learners))
+    return to_device(torch.from_numpy(texts.targets[rows]), device_of(module))
 
 
-def published_of(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
+def embeddings_of(module: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
     """Return the published embeddings of some texts."""
     assert texts.embeddings is not None
-    return to_device(torch.from_numpy(texts.embeddings[rows]), device_of(learners)).float()
+    return to_device(torch.from_numpy(texts.embeddings[rows]), device_of(module)).float()
 
 
-def attention_cost(attention: Attention, config: StageConfig, done: float) -> Tensor:
-    """Return the cost of attending. Late layers cost more: they take over all that was read before.
+def attention_cost(attention: AttentionRecord, config: StageConfig, progress: float) -> Tensor:
+    """Return the cost of attending to tokens. It is higher in late layers, whose receptive fields are larger.
 
-    A price costs little once the encoder has learned to attend; from the start it learns less.
+    The price rises late, because an encoder that pays it from the start learns less.
     """
-    rise = min(1.0, max(0.0, 10 * (done - config.price_from))) if config.price_from else 1.0
-    attending = torch.stack(attention.attending)
-    layers = torch.arange(1, len(attending) + 1, device=attending.device) / len(attending)
-    return rise * config.attention_price * (attending * layers.sqrt()).mean()
+    rise = min(1.0, max(0.0, 10 * (progress - config.price_from))) if config.price_from else 1.0
+    to_tokens = torch.stack(attention.to_tokens)
+    layers = torch.arange(1, len(to_tokens) + 1, device=to_tokens.device) / len(to_tokens)
+    return rise * config.attention_price * (to_tokens * layers.sqrt()).mean()
 
 
-def trainable(encoder: Encoder) -> list[nn.Parameter]:
-    """Return all but the table of tokens: most of them are rare."""
-    for part in (encoder.words, encoder.positions):
-        part.requires_grad_(False)
+def trainable_parameters(encoder: Encoder) -> list[nn.Parameter]:
+    """Return all parameters but the embedding tables, since most tokens are rare."""
+    for table in (encoder.words, encoder.positions):
+        table.requires_grad_(False)
     return [p for p in encoder.parameters() if p.requires_grad]
 
 
@@ -214,11 +209,11 @@ def trainable(encoder: Encoder) -> list[nn.Parameter]:
 def calibrate(encoder: Encoder, texts: TrainingSet) -> None:
     """Set the scales of the quantized numbers by some texts."""
     short = texts.single_chunk()
-    some = short.take(np.random.default_rng(0).permutation(len(short))[:CALIBRATION_TEXTS])
-    ranges = MaxRanges()
-    for rows in some.batches(3_000):
-        encoder.hard(token_ids_of(encoder, some, rows), ranges=ranges)
-    ranges.set_scales(encoder.config.heads)
+    sample = short.take(np.random.default_rng(0).permutation(len(short))[:CALIBRATION_TEXTS])
+    observer = MaxObserver()
+    for rows in sample.batches(3_000):
+        encoder.hard(token_ids_of(encoder, sample, rows), observer=observer)
+    observer.set_scales(encoder.config.heads)
 
 
 @torch.no_grad()
@@ -236,46 +231,47 @@ def predict(
 
 
 def _pooled_loss(
-    learners: Learners, texts: TrainingSet, rows: Ints, mean: Tensor, target: Tensor, config: StageConfig
+    model: TrainingModel, texts: TrainingSet, rows: Ints, mean: Tensor, target: Tensor, config: StageConfig
 ) -> Tensor:
-    loss = binary_cross_entropy_with_logits(learners.pooled(mean), target)
+    loss = binary_cross_entropy_with_logits(model.pooled(mean), target)
     if texts.embeddings is None:
         return loss
-    apart: Tensor = learners.distillation(mean, published_of(learners, texts, rows))
-    return loss + config.embedding_weight * apart
+    distance: Tensor = model.distillation(mean, embeddings_of(model, texts, rows))
+    return loss + config.embedding_weight * distance
 
 
 def _leader_loss(
-    learners: Learners, texts: TrainingSet, rows: Ints, config: StageConfig
-) -> tuple[Batch, Tensor, Attention, Tensor]:
-    device = device_of(learners)
+    model: TrainingModel, texts: TrainingSet, rows: Ints, config: StageConfig
+) -> tuple[Batch, Tensor, AttentionRecord, Tensor]:
+    """Return a batch, its hidden states, their attention, and the loss of the leader head."""
+    device = device_of(model)
     batch = texts.packed.batch(rows).to(device)
     with mixed_precision(batch.token_ids):
-        hidden, embedding, attention = learners.encoder.quantized(batch.token_ids)
-    logits, reach = learners.head(learners.encoder.output_scales, hidden, embedding, batch)
+        hidden, embedding, attention = model.encoder.quantized(batch.token_ids)
+    logits, reach = model.head(model.encoder.output_scales, hidden, embedding, batch)
     logits = logits[:, 0].float()
     labels = to_device(torch.from_numpy(texts.three_labels[rows]), device)
-    loss = binary_cross_entropy_with_logits(logits, targets_of(learners, texts, rows))
-    loss = loss + config.reach_price * reach.float() + learners.threshold(logits, labels)
+    loss = binary_cross_entropy_with_logits(logits, targets_of(model, texts, rows))
+    loss = loss + config.reach_price * reach.float() + model.threshold(logits, labels)
     return batch, hidden, attention, loss
 
 
-def _train(
+def _train_pooled(
     name: str,
-    learners: Learners,
+    model: TrainingModel,
     texts: TrainingSet,
     config: StageConfig,
     context: StageContext,
     checkpoint: Path,
     compute_loss: Loss,
 ) -> State:
-    """Train the encoder with its pooled head."""
+    """Train the encoder with its pooled head; return all weights."""
     groups = [
-        ParameterGroup(trainable(learners.encoder)),
-        ParameterGroup([*learners.pooled.parameters(), *learners.distillation.parameters()], 10.0),
+        ParameterGroup(trainable_parameters(model.encoder)),
+        ParameterGroup([*model.pooled.parameters(), *model.distillation.parameters()], 10.0),
     ]
     _run(name, groups, texts, config, context, checkpoint, compute_loss)
-    return learners.state_dict()
+    return model.state_dict()
 
 
 def _run(

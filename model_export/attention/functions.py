@@ -1,6 +1,6 @@
-"""The domain `hardmax`, under which exported graphs show their functions by name; how graphs are built.
+"""The ONNX domain `hardmax`, whose functions exported graphs show by name, and a builder of graphs.
 
-Functions use standard operators alone. They stand where they are used: screen.py and graph.py of each kind.
+The functions consist of standard operators. They are defined next to the graphs that call them.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ Specs = Mapping[str, tuple[Any, Any]]  # types and shapes by name
 domain = Opset(DOMAIN, DOMAIN_VERSION)
 
 
-class Nodes:
-    """A graph that is written call by call; numbers by name make a model of it."""
+class GraphBuilder:
+    """Builds a graph node by node."""
 
     def __init__(self) -> None:
         self._nodes: list[onnx.NodeProto] = []
 
-    def call(self, function: Any, inputs: str, outputs: str) -> None:
+    def add_call(self, function: Any, inputs: str, outputs: str) -> None:
         """Add a call of a function of the domain."""
         self._nodes.append(helper.make_node(function.name, inputs.split(), outputs.split(), domain=DOMAIN))
 
-    def plain(self, kind: str, inputs: str, outputs: str, **attributes: Any) -> None:
+    def add_node(self, op_type: str, inputs: str, outputs: str, **attributes: Any) -> None:
         """Add a node of a standard operator."""
-        self._nodes.append(helper.make_node(kind, inputs.split(), outputs.split(), **attributes))
+        self._nodes.append(helper.make_node(op_type, inputs.split(), outputs.split(), **attributes))
 
-    def branch(self, name: str, outputs: Sequence[str]) -> onnx.GraphProto:
-        """One side of an If: it sees every name around it."""
-        values = [onnx.ValueInfoProto(name=each) for each in outputs]
+    def to_branch(self, name: str, outputs: Sequence[str]) -> onnx.GraphProto:
+        """Return the nodes as a branch of an If node, which can use every name of the outer graph."""
+        values = [onnx.ValueInfoProto(name=output) for output in outputs]
         return onnx.GraphProto(node=self._nodes, name=name, output=values)
 
-    def function(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
+    def to_function(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
         """Return the nodes as a function of the domain."""
         return helper.make_function(DOMAIN, name, inputs, outputs, self._nodes, _opsets())
 
-    def model(
+    def to_model(
         self, name: str, inputs: Specs, outputs: Specs, values: Mapping[str, Any], functions: Iterable[Any]
     ) -> onnx.ModelProto:
-        """`functions`: of the domain, those that are called and those that these call."""
-        graph = helper.make_graph(self._nodes, name, infos(inputs), infos(outputs), tensors(values))
-        protos = [
-            each if isinstance(each, onnx.FunctionProto) else each.to_function_proto() for each in functions
-        ]
+        """Return the nodes as a model; `functions` are those of the domain that the graph needs."""
+        graph = helper.make_graph(
+            self._nodes, name, value_infos(inputs), value_infos(outputs), to_tensors(values)
+        )
+        protos = [f if isinstance(f, onnx.FunctionProto) else f.to_function_proto() for f in functions]
         for proto in protos:
-            if all(known.domain != DOMAIN for known in proto.opset_import):
+            if all(opset.domain != DOMAIN for opset in proto.opset_import):
                 proto.opset_import.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
         return helper.make_model(graph, functions=protos, opset_imports=_opsets(), ir_version=IR_VERSION)
 
@@ -63,14 +63,14 @@ def _opsets() -> list[onnx.OperatorSetIdProto]:
     return [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
 
 
-def infos(specs: Specs) -> list[onnx.ValueInfoProto]:
+def value_infos(specs: Specs) -> list[onnx.ValueInfoProto]:
     """Return the ONNX types of inputs or outputs."""
     return [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
-        for name, (kind, shape) in specs.items()
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+        for name, (dtype, shape) in specs.items()
     ]
 
 
-def tensors(values: Mapping[str, Any]) -> list[onnx.TensorProto]:
+def to_tensors(values: Mapping[str, Any]) -> list[onnx.TensorProto]:
     """Return arrays as ONNX tensors."""
     return [numpy_helper.from_array(np.array(value, order="C"), name) for name, value in values.items()]

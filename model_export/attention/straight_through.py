@@ -18,8 +18,8 @@ def argmax_mask(scores: Tensor) -> Tensor:
 
 def hardmax(scores: Tensor, values: Tensor) -> Tensor:
     """Return c_i, the mean of the values over the argmax set of each query."""
-    chosen = argmax_mask(scores)
-    return chosen @ values / chosen.sum(-1, keepdim=True)
+    mask = argmax_mask(scores)
+    return mask @ values / mask.sum(-1, keepdim=True)
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -34,8 +34,8 @@ class _StraightThrough(torch.autograd.Function):
 
 def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
     """Return `value`, with the gradient of `gradient`."""
-    found: Tensor = _StraightThrough.apply(value, gradient)  # type: ignore[no-untyped-call]
-    return found
+    result: Tensor = _StraightThrough.apply(value, gradient)  # type: ignore[no-untyped-call]
+    return result
 
 
 def round_to_grid(x: Tensor, steps_per_unit: float) -> Tensor:

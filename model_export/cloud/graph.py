@@ -1,9 +1,9 @@
-"""Writes dynamics.onnx: the scores of many queries and keys, screened (model_export/attention/screen.py).
+"""Write dynamics.onnx, which screens the scores of many queries and keys (model_export/attention/screen.py).
 
     hardmax-export dynamics --models-dir service/pretrained
 
-The graph is generic in the number of queries and keys and in their dimension. The
-service feeds it (service/cloud/candidates.py), proves what it leaves out and decides the rest.
+The graph is generic in the number of queries and keys and in their dimension. The service runs it
+(service/cloud/candidates.py), proves that the keys it leaves out are not best, and decides among the others.
 """
 
 import argparse
@@ -14,32 +14,26 @@ import onnxscript
 from onnx import ModelProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid
 
-from model_export.attention.functions import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET, infos
+from model_export.attention.functions import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET, value_infos
 from model_export.attention.screen import KEYS_PER_RUN, Screen
 from model_export.bundle import write_bundle
 
 BUNDLE_NAME = "dynamics"
-CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byte
+CREATED = "2026-11-21"  # fixed, so that building the graph again changes no byte
 
 
 def build_dynamics() -> ModelProto:
-    """Return the graph, in float32; what its inputs and outputs mean stands at `Screen`."""
-    real, whole = np.float32, np.int64
-    inputs = {
-        "queries": (real, ["q", "d"]),
-        "keys": (real, ["k", "d"]),
-        "best": (real, ["q"]),
-        "slack": (real, ["q"]),
+    """Return the graph, in float32; `Screen` describes its inputs and outputs."""
+    shapes = {"queries": ["q", "d"], "keys": ["k", "d"], "best": ["q"], "slack": ["q"]}
+    inputs = {name: (np.float32, shape) for name, shape in shapes.items()}
+    outputs = {
+        "best_out": (np.float32, ["q"]),
+        "runs": (np.int64, ["p"]),
+        "scores": (np.float32, ["p", KEYS_PER_RUN]),
     }
-    outputs = {"best_out": (real, ["q"]), "runs": (whole, ["p"]), "scores": (real, ["p", KEYS_PER_RUN])}
-    network = make_graph(
-        [make_node("Screen", [*inputs], [*outputs], domain=DOMAIN, name="screen")],
-        BUNDLE_NAME,
-        infos(inputs),
-        infos(outputs),
-    )
+    node = make_node("Screen", [*inputs], [*outputs], domain=DOMAIN, name="screen")
     return make_model(
-        network,
+        make_graph([node], BUNDLE_NAME, value_infos(inputs), value_infos(outputs)),
         functions=[Screen.to_function_proto()],
         opset_imports=[make_opsetid("", OPSET), make_opsetid(DOMAIN, DOMAIN_VERSION)],
         ir_version=IR_VERSION,

@@ -4,8 +4,8 @@
     validation   choices are made on it: epochs, averaging, calibration, the neutral threshold
     test         figures are measured on it, once
 
-A validation or test text is left out if a training text is nearly the same: if more than a fifth of its runs
-of eight words occur there (the whole text, if it is shorter). IMDb's archive does not say which movie a
+A validation or test text is left out if more than a fifth of its sequences of eight words occur in the
+training texts (a shorter text is one sequence). IMDb's archive does not say which movie a
 review is about; its reviews are numbered by movie, so whole blocks of neighbouring numbers are held out.
 """
 
@@ -23,15 +23,15 @@ from pathlib import Path
 from service.errors import InvalidInput, NotFound
 
 SPLITS = ("train", "validation", "test")
-DUPLICATE_RUN_WORDS, MAX_DUPLICATE_SHARE = 8, 0.2
+NGRAM_WORDS, MAX_SHARED_NGRAMS = 8, 0.2
 REVIEWS_PER_BLOCK = 50  # neighbouring IMDb reviews that stay together
 VALIDATION_SHARE, TEST_SHARE = 0.06, 0.10  # of the texts of a data set
-_VALUES = {"0": 0.0, "1": 1.0, "negative": 0.0, "neutral": 0.5, "positive": 1.0}
+_TARGETS = {"0": 0.0, "1": 1.0, "negative": 0.0, "neutral": 0.5, "positive": 1.0}
 _MEMBER = re.compile(r"train/(pos|neg|unsup)/(\d+)_\d+\.txt$")
 _SPLIT_CONTRACTION = re.compile(r" (n't|'(?:s|m|d|re|ve|ll)\b)")
 _MARKUP = re.compile(r"<[^<>]{0,99}>")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-MIN_SENTENCE_WORDS, MAX_SENTENCE_WORDS = 3, 30  # in a sentence
+MIN_SENTENCE_WORDS, MAX_SENTENCE_WORDS = 3, 30
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 
 
@@ -55,7 +55,7 @@ def read_all(data: Path) -> dict[str, Rows]:
     sets = {
         "reviews": read_reviews(data / "aclImdb_train.tar.gz"),
         "sst": sst + dev,
-        "phrases": _phrases(read_table(data / "sst2/phrases.tsv.gz", ""), sst + dev),
+        "phrases": _drop_held_out_phrases(read_table(data / "sst2/phrases.tsv.gz", ""), sst + dev),
         "yelp": read_table(data / "yelp/sentences.tsv.gz", "yelp"),
         "tweets": read_table(data / "tweets/semeval2017.tsv.gz", "tweets"),
         "amazon": read_table(data / "amazon/reviews.tsv.gz", "amazon"),
@@ -63,7 +63,7 @@ def read_all(data: Path) -> dict[str, Rows]:
         "mpqa": read_table(data / "mpqa/phrases.tsv.gz", "mpqa"),
         "wordnet": read_examples(data / "wordnet/examples.txt.gz"),
     }
-    return {name: without_near_duplicates(rows) for name, rows in sets.items()}
+    return {name: drop_near_duplicates(rows) for name, rows in sets.items()}
 
 
 def read_table(path: Path, salt: str) -> Rows:
@@ -78,8 +78,8 @@ def read_table(path: Path, salt: str) -> Rows:
     ):
         for line in file:
             text, _, label = line.rstrip("\n").rpartition("\t")
-            if label in _VALUES:
-                rows.append(Row(clean(text), _VALUES[label], _draw(salt + text) if salt else "train"))
+            if label in _TARGETS:
+                rows.append(Row(clean(text), _TARGETS[label], _draw_split(salt + text) if salt else "train"))
     return rows
 
 
@@ -92,25 +92,26 @@ def read_examples(path: Path) -> Rows:
 
 
 def read_reviews(archive: Path) -> Rows:
-    """Read IMDb in file order, labelled and unlabelled; whole blocks of labelled reviews are held out."""
+    """Read the labelled and unlabelled reviews of IMDb; hold out whole blocks of labelled ones."""
     if not archive.exists():
         raise NotFound(f"{archive}: there is no such file", param="data")
     rows = []
-    for part, number, text in sorted(_members(archive)):
+    for part, number, text in sorted(_read_members(archive)):
         if part == "unsup":
             rows.append(Row(clean(text), None))
         else:
-            rows.append(Row(clean(text), float(part == "pos"), _draw(f"{part}{number // REVIEWS_PER_BLOCK}")))
+            split = _draw_split(f"{part}{number // REVIEWS_PER_BLOCK}")
+            rows.append(Row(clean(text), float(part == "pos"), split))
     if not rows:
         raise InvalidInput(f"{archive} holds no reviews", param="data")
     return rows
 
 
-def _members(archive: Path) -> Iterator[tuple[str, int, str]]:
-    with tarfile.open(archive) as opened:
-        for member in opened:
+def _read_members(archive: Path) -> Iterator[tuple[str, int, str]]:
+    with tarfile.open(archive) as tar:
+        for member in tar:
             match = _MEMBER.search(member.name)
-            if match and (stream := opened.extractfile(member)):
+            if match and (stream := tar.extractfile(member)):
                 yield match[1], int(match[2]), stream.read().decode()
 
 
@@ -119,58 +120,50 @@ def clean(text: str) -> str:
     return _SPLIT_CONTRACTION.sub(r"\1", html.unescape(text).replace("_num_", "5").replace("’", "'"))
 
 
-def sentences(texts: Iterable[str]) -> list[str]:
-    """Return the distinct sentences of the texts that have a usual length."""
-    found = (one.strip() for text in texts for one in _SENTENCE_END.split(_MARKUP.sub(". ", text)))
-    return list(
-        dict.fromkeys(one for one in found if MIN_SENTENCE_WORDS <= len(one.split()) <= MAX_SENTENCE_WORDS)
-    )
+def split_sentences(texts: Iterable[str]) -> list[str]:
+    """Return the distinct sentences of the texts, without very short and very long ones."""
+    sentences = (part.strip() for text in texts for part in _SENTENCE_END.split(_MARKUP.sub(". ", text)))
+    limits = range(MIN_SENTENCE_WORDS, MAX_SENTENCE_WORDS + 1)
+    return list(dict.fromkeys(sentence for sentence in sentences if len(sentence.split()) in limits))
 
 
-def _draw(key: str) -> str:
+def _draw_split(key: str) -> str:
+    """Return a pseudorandom split, always the same for a key."""
     share = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") / 2**32
-    return (
-        "validation"
-        if share < VALIDATION_SHARE
-        else "test"
-        if share < VALIDATION_SHARE + TEST_SHARE
-        else "train"
-    )
+    if share < VALIDATION_SHARE:
+        return "validation"
+    return "test" if share < VALIDATION_SHARE + TEST_SHARE else "train"
 
 
-def _phrases(phrases: Rows, sentences: Rows) -> Rows:
-    """Return the phrases that are no part of a held-out sentence."""
-    held = " | ".join(" ".join(_words(row.text)) for row in sentences if row.split != "train")
-    return [row for row in phrases if " ".join(_words(row.text)) not in held]
+def _drop_held_out_phrases(phrases: Rows, sentences: Rows) -> Rows:
+    """Return the phrases that are not part of a held-out sentence."""
+    held_out = " | ".join(" ".join(_words(row.text)) for row in sentences if row.split != "train")
+    return [row for row in phrases if " ".join(_words(row.text)) not in held_out]
 
 
 def _words(text: str) -> list[str]:
     return _ALPHANUMERIC.findall(text.lower())
 
 
-def _runs(text: str) -> set[int]:
+def _ngrams(text: str) -> set[int]:
     words = _words(text)
-    return {
-        hash(tuple(words[i : i + DUPLICATE_RUN_WORDS]))
-        for i in range(max(1, len(words) - DUPLICATE_RUN_WORDS + 1))
-    }
+    return {hash(tuple(words[i : i + NGRAM_WORDS])) for i in range(max(1, len(words) - NGRAM_WORDS + 1))}
 
 
-def without_near_duplicates(rows: Rows) -> Rows:
+def drop_near_duplicates(rows: Rows) -> Rows:
     """Return the rows without held-out ones that nearly repeat a row of an earlier split."""
-    seen: set[int] = set()
+    known: set[int] = set()
     unique = []
     for split in SPLITS:
-        part = [(row, _runs(row.text)) for row in rows if row.split == split]
+        part = [(row, _ngrams(row.text)) for row in rows if row.split == split]
         if split != "train":
-            part = [(row, runs) for row, runs in part if len(runs & seen) <= MAX_DUPLICATE_SHARE * len(runs)]
+            part = [(row, new) for row, new in part if len(new & known) <= MAX_SHARED_NGRAMS * len(new)]
         unique += [row for row, _ in part]
-        for _, runs in part:
-            seen |= runs
+        known.update(*(ngrams for _, ngrams in part))
     return unique
 
 
-def sizes(sets: Mapping[str, Rows]) -> dict[str, dict[str, int]]:
+def count_rows(sets: Mapping[str, Rows]) -> dict[str, dict[str, int]]:
     """Return the number of rows of each split of each data set, for the card."""
     return {
         name: {split: sum(row.split == split for row in rows) for split in SPLITS}

@@ -15,7 +15,7 @@ from model_export.data.function_words import function_words
 from service.text.tokenizer import TokenizedText, WordPieceTokenizer
 
 Ints = NDArray[np.int64]
-TEXTS_PER_SORT = 8_192  # texts that are sorted by length together
+TEXTS_PER_SORT = 8_192  # texts are sorted by length in groups of this size
 MAX_TRAINING_WORDS = 400  # of a text
 
 
@@ -24,9 +24,9 @@ class Batch:
     """Texts as the input of a head: chunks of tokens, and the word that each token belongs to."""
 
     token_ids: Tensor  # [chunks, N], 0 = padding
-    word: Tensor  # [chunks, N]: text * M + its number in the text; B * M for padding
-    texts: int
-    words: int  # M, of the text with most
+    word_index: Tensor  # [chunks, N]: text * M + the number of the word in the text; B * M for padding
+    n_texts: int  # B
+    max_words: int  # M, the words of the text with most words
     function_words: Tensor | None = None  # [B, M] bool
 
     def to(self, device: torch.device) -> Batch:
@@ -35,46 +35,41 @@ class Batch:
         return replace(
             self,
             token_ids=to_device(self.token_ids, device),
-            word=to_device(self.word, device),
+            word_index=to_device(self.word_index, device),
             function_words=None if flags is None else to_device(flags, device),
         )
 
-    def by_word(self, x: Tensor) -> Tensor:
-        """Return the mean of [chunks, N, c] over the tokens of each word, [B, M, c]."""
-        mean: Tensor = self._sums(x) / self.sizes
+    def mean_by_word(self, x: Tensor) -> Tensor:
+        """Return the mean of x [chunks, N, c] over the tokens of each word, [B, M, c]."""
+        mean: Tensor = self._sums(x) / self._tokens_per_word.clamp(min=1)[..., None]
         return mean
 
     @property
-    def sizes(self) -> Tensor:
-        """The number of tokens of each word [B, M, 1]; 1 where there is no word."""
-        return self._count.clamp(min=1)[..., None]
+    def is_word(self) -> Tensor:
+        """Whether there is a word, [B, M]."""
+        return self._tokens_per_word > 0
 
     @property
-    def there(self) -> Tensor:
-        """Where there is a word, [B, M]."""
-        return self._count > 0
-
-    @property
-    def _count(self) -> Tensor:
-        """The number of tokens of each word, [B, M]."""
-        return self._sums(torch.ones((*self.word.shape, 1), device=self.word.device))[..., 0]
+    def _tokens_per_word(self) -> Tensor:
+        """The number of tokens of each word, [B, M]; 0 for padding."""
+        return self._sums(torch.ones((*self.word_index.shape, 1), device=self.word_index.device))[..., 0]
 
     def _sums(self, x: Tensor) -> Tensor:
-        flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
-        flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
-        return flat.view(self.texts, self.words, -1)
+        flat = x.new_zeros(self.n_texts * self.max_words + 1, x.shape[-1])
+        flat = flat.index_add(0, self.word_index.flatten(), x.flatten(0, 1))[:-1]
+        return flat.view(self.n_texts, self.max_words, -1)
 
 
 @dataclass(frozen=True)
 class PackedTexts:
-    """Tokens, words and chunks of many texts, one text behind the other.
+    """Tokens, words and chunks of many texts, concatenated.
 
     Chunk c has the tokens from chunk_offsets[c] to chunk_offsets[c + 1], text i the chunks from
     text_offsets[i] to text_offsets[i + 1] and the words from word_offsets[i] to word_offsets[i + 1].
     """
 
     token_ids: NDArray[np.int32]  # [tokens]
-    word_of: NDArray[np.int32]  # [tokens] the number, in its text, of the word that the token belongs to
+    word_index: NDArray[np.int32]  # [tokens] the number of the token's word in its text
     function_words: NDArray[np.bool_]  # [words]
     chunk_offsets: Ints
     text_offsets: Ints
@@ -82,32 +77,32 @@ class PackedTexts:
 
     @classmethod
     def pack(cls, texts: Sequence[TokenizedText]) -> PackedTexts:
-        """Return the content of some texts in one array each."""
-        begins = _ends([len(text.token_ids) for text in texts])
-        cuts = [
-            begin + np.flatnonzero(np.diff(text.chunk_ids, prepend=-1))
-            for begin, text in zip(begins.tolist(), texts, strict=False)
+        """Concatenate texts."""
+        offsets = _offsets([len(text.token_ids) for text in texts])
+        chunk_starts = [
+            offset + np.flatnonzero(np.diff(text.chunk_ids, prepend=-1))
+            for offset, text in zip(offsets.tolist(), texts, strict=False)
         ]
         return cls(
             _concatenate([text.token_ids for text in texts], np.int32),
             _concatenate([words_of(text.bounds) for text in texts], np.int32),
             _concatenate([function_words(text) for text in texts], np.bool_),
-            np.append(_concatenate(cuts, np.int64), begins[-1]),
-            _ends([len(each) for each in cuts]),
-            _ends([len(text) for text in texts]),
+            np.append(_concatenate(chunk_starts, np.int64), offsets[-1]),
+            _offsets([len(starts) for starts in chunk_starts]),
+            _offsets([len(text) for text in texts]),
         )
 
     def __len__(self) -> int:
         return len(self.text_offsets) - 1
 
     def __add__(self, other: PackedTexts) -> PackedTexts:
-        def joined(name: str) -> NDArray[Any]:
-            ours, theirs = getattr(self, name), getattr(other, name)
+        def concatenate(name: str) -> NDArray[Any]:
+            first, second = getattr(self, name), getattr(other, name)
             if name.endswith("_offsets"):
-                return np.concatenate([ours, ours[-1] + theirs[1:]])
-            return np.concatenate([ours, theirs])
+                return np.concatenate([first, first[-1] + second[1:]])
+            return np.concatenate([first, second])
 
-        return PackedTexts(*(joined(name) for name in vars(self)))
+        return PackedTexts(*(concatenate(name) for name in vars(self)))
 
     def take(self, rows: Ints) -> PackedTexts:
         """Return some of the texts."""
@@ -115,9 +110,9 @@ class PackedTexts:
         tokens = _ranges(self.chunk_offsets[chunks], self.chunk_offsets[chunks + 1])
         words = _ranges(self.word_offsets[rows], self.word_offsets[rows + 1])
         return PackedTexts(
-            self.token_ids[tokens], self.word_of[tokens], self.function_words[words],
-            _ends(np.diff(self.chunk_offsets)[chunks]), _ends(np.diff(self.text_offsets)[rows]),
-            _ends(np.diff(self.word_offsets)[rows]),
+            self.token_ids[tokens], self.word_index[tokens], self.function_words[words],
+            _offsets(np.diff(self.chunk_offsets)[chunks]), _offsets(np.diff(self.text_offsets)[rows]),
+            _offsets(np.diff(self.word_offsets)[rows]),
         )  # fmt: skip
 
     @property
@@ -127,28 +122,18 @@ class PackedTexts:
 
     def padded(self, rows: Ints) -> Tensor:
         """Return [B, N], the token ids of texts of one chunk, padded with zeros."""
-        return self._padded(self.token_ids, self.chunk_offsets, self.text_offsets[rows], 0)
+        return _pad_parts(self.token_ids, self.chunk_offsets, self.text_offsets[rows], 0)
 
     def batch(self, rows: Ints) -> Batch:
         """Return the chunks and words of some texts."""
         chunks = _ranges(self.text_offsets[rows], self.text_offsets[rows + 1])
         text = np.repeat(np.arange(len(rows)), np.diff(self.text_offsets)[rows])
         M = int(np.diff(self.word_offsets)[rows].max())
-        word = self._padded(self.word_of, self.chunk_offsets, chunks, -1)
-        word = torch.where(word < 0, len(rows) * M, word + M * torch.from_numpy(text)[:, None])
-        flags = self._padded(self.function_words, self.word_offsets, rows, False)
-        token_ids = self._padded(self.token_ids, self.chunk_offsets, chunks, 0)
-        return Batch(token_ids, word, len(rows), M, flags)
-
-    @staticmethod
-    def _padded(flat: NDArray[Any], bounds: Ints, parts: Ints, fill: int | bool) -> Tensor:
-        """Return [len(parts), longest]; part i is flat[bounds[i]:bounds[i + 1]]."""
-        begins, sizes = bounds[parts], bounds[parts + 1] - bounds[parts]
-        at = np.arange(sizes.max())
-        inside = at < sizes[:, None]
-        values = flat[np.minimum(begins[:, None] + at, len(flat) - 1)]
-        kind = np.bool_ if isinstance(fill, bool) else np.int64
-        return torch.from_numpy(np.where(inside, values, fill).astype(kind))
+        index = _pad_parts(self.word_index, self.chunk_offsets, chunks, -1)
+        index = torch.where(index < 0, len(rows) * M, index + M * torch.from_numpy(text)[:, None])
+        flags = _pad_parts(self.function_words, self.word_offsets, rows, False)
+        token_ids = _pad_parts(self.token_ids, self.chunk_offsets, chunks, 0)
+        return Batch(token_ids, index, len(rows), M, flags)
 
 
 @dataclass(frozen=True)
@@ -169,7 +154,7 @@ class TrainingSet:
         labels: Sequence[float] | None = None,
         embeddings: NDArray[np.float16] | None = None,
     ) -> TrainingSet:
-        """Tokenize texts; those without words are left out."""
+        """Tokenize the texts, and leave out those without words."""
         tokenized = [tokenizer.tokenize(text, MAX_TRAINING_WORDS) for text in texts]
         rows = np.flatnonzero([len(text) for text in tokenized])
         return cls(
@@ -184,12 +169,12 @@ class TrainingSet:
 
     def __add__(self, other: TrainingSet) -> TrainingSet:
         width = next((x.shape[1] for x in (self.embeddings, other.embeddings) if x is not None), None)
-        parts = (self, other)
+        sets = (self, other)
         return TrainingSet(
             self.packed + other.packed,
-            np.concatenate([part.targets for part in parts]),
-            np.concatenate([part.three_labels for part in parts]),
-            None if width is None else np.concatenate([part._embeddings(width) for part in parts]),
+            np.concatenate([texts.targets for texts in sets]),
+            np.concatenate([texts.three_labels for texts in sets]),
+            None if width is None else np.concatenate([texts._embeddings(width) for texts in sets]),
         )
 
     @property
@@ -210,7 +195,7 @@ class TrainingSet:
         )
 
     def single_chunk(self) -> TrainingSet:
-        """Return the texts of one chunk."""
+        """Return the texts that have a single chunk."""
         return self.take(np.flatnonzero(np.diff(self.packed.text_offsets) == 1))
 
     def batches(self, max_tokens: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
@@ -218,8 +203,17 @@ class TrainingSet:
         return batches(self.packed.sizes, max_tokens, rng)
 
 
+def _pad_parts(flat: NDArray[Any], offsets: Ints, parts: Ints, fill: int | bool) -> Tensor:
+    """Return [len(parts), longest], padded with `fill`; part i is flat[offsets[i]:offsets[i + 1]]."""
+    starts, sizes = offsets[parts], offsets[parts + 1] - offsets[parts]
+    column = np.arange(sizes.max())
+    values = flat[np.minimum(starts[:, None] + column, len(flat) - 1)]
+    dtype = np.bool_ if isinstance(fill, bool) else np.int64
+    return torch.from_numpy(np.where(column < sizes[:, None], values, fill).astype(dtype))
+
+
 def to_device(x: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor on a device; a copy to a GPU does not wait for the work that is queued there."""
+    """Return a tensor on a device; a copy to a GPU does not wait for the kernels in its queue."""
     return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
 
@@ -234,47 +228,45 @@ def batches(sizes: Ints, max_tokens: int, rng: np.random.Generator | None = None
     The batches come in random order if there is an `rng`.
     """
     order = rng.permutation(len(sizes)) if rng else np.arange(len(sizes))
-    parts: list[Ints] = []
-    for at in range(0, len(order), TEXTS_PER_SORT):
-        rows = order[at : at + TEXTS_PER_SORT]
+    result: list[Ints] = []
+    for group_start in range(0, len(order), TEXTS_PER_SORT):
+        rows = order[group_start : group_start + TEXTS_PER_SORT]
         rows = rows[np.argsort(sizes[rows], kind="stable")]
-        begin = 0
+        start = 0
         for i in range(1, len(rows) + 1):
-            if i == len(rows) or sizes[rows[i]] * (i - begin + 1) > max_tokens:
-                parts.append(rows[begin:i])
-                begin = i
-    yield from (parts[i] for i in (rng.permutation(len(parts)) if rng else range(len(parts))))
+            if i == len(rows) or sizes[rows[i]] * (i - start + 1) > max_tokens:
+                result.append(rows[start:i])
+                start = i
+    yield from (result[i] for i in (rng.permutation(len(result)) if rng else range(len(result))))
 
 
 def plan_epochs(sizes: Ints, epochs: float, max_tokens: int, rng: np.random.Generator) -> list[Ints]:
-    """Return the batches of all epochs; of the last one a part."""
+    """Return the batches of all epochs; the last epoch may be incomplete."""
     plan: list[Ints] = []
     while epochs > 0:
-        parts = list(batches(sizes, max_tokens, rng))
-        plan += parts[: round(min(1.0, epochs) * len(parts))]
+        epoch = list(batches(sizes, max_tokens, rng))
+        plan += epoch[: round(min(1.0, epochs) * len(epoch))]
         epochs -= 1
     return plan
 
 
-def padded(parts: Sequence[NDArray[Any]], fill: int | bool) -> Tensor:
-    """Return [B, N], with `fill` after the end of each text."""
-    x = np.full((len(parts), max(map(len, parts))), fill, bool if fill is False else np.int64)
-    for row, part in zip(x, parts, strict=True):
-        row[: len(part)] = part
-    return torch.from_numpy(x)
+def pad(sequences: Sequence[NDArray[Any]], fill: int | bool) -> Tensor:
+    """Return [B, N], the sequences padded with `fill`."""
+    flat = np.concatenate(sequences)
+    return _pad_parts(flat, _offsets([len(x) for x in sequences]), np.arange(len(sequences)), fill)
 
 
-def _ranges(begins: Ints, ends: Ints) -> Ints:
-    """Return the whole numbers of each range, one range behind the other."""
-    sizes = ends - begins
-    found: Ints = np.repeat(begins - _ends(sizes)[:-1], sizes) + np.arange(sizes.sum())
-    return found
+def _ranges(starts: Ints, ends: Ints) -> Ints:
+    """Return the concatenation of arange(start, end) for each range."""
+    sizes = ends - starts
+    ranges: Ints = np.repeat(starts - _offsets(sizes)[:-1], sizes) + np.arange(sizes.sum())
+    return ranges
 
 
-def _ends(sizes: Sequence[int] | Ints) -> Ints:
-    """Return 0 and where each part ends."""
+def _offsets(sizes: Sequence[int] | Ints) -> Ints:
+    """Return the start of each part and the end of the last."""
     return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
 
-def _concatenate(parts: Sequence[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, kind), *parts]).astype(kind, copy=False)
+def _concatenate(parts: Sequence[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 import onnx
 
-from model_export.attention.functions import Nodes
+from model_export.attention.functions import GraphBuilder
 from model_export.encoder.functions import (
     FUNCTIONS,
     Add,
@@ -40,22 +40,22 @@ from model_export.encoder.functions import (
     WithNullKey,
 )
 from model_export.encoder.layer import BIAS_CHANNELS
-from model_export.encoder.quantized import ZERO, Array, Stored
+from model_export.encoder.quantized import ZERO, Array, Weights
 
 Products = Literal["integer", "float"]
 PROJECT_AND_ADD = {"integer": (Project, Add), "float": (FloatProject, FloatAdd)}
-NOWHERE = 1 << 20  # the position of padding and of the null key: no distance from it is in the table
+NO_POSITION = 1 << 20  # the position of padding and of the null key, which no distance in the table reaches
 # The weights of `quantize` that have another name in the graph.
 STORED_NAMES = {"positions": "of_place", "null_keys": "nobody"}
 
 
-def to_onnx(weights: Stored, products: Products = "integer") -> onnx.ModelProto:
+def to_onnx(weights: Weights, products: Products = "integer") -> onnx.ModelProto:
     """Return the graph with the quantized encoder in it.
 
     Args:
-        weights: of `quantize`.
-        products: of integers, as CPUs are fast at, or of float32, for which GPUs have kernels. Both give the
-            same bits, and their initializers are the same.
+        weights: the result of `quantize`.
+        products: of integers, which CPUs multiply fast, or of float32, for which GPUs have kernels. Both
+            graphs give the same bits and have the same initializers.
     """
     layers = sum(name.endswith(".ask") for name in weights)
     W = weights["table"].shape[1]
@@ -64,71 +64,73 @@ def to_onnx(weights: Stored, products: Products = "integer") -> onnx.ModelProto:
         "states": (np.uint8, ["T", W]), "words": (np.uint8, ["T", W]),
         "follows": (np.uint8, [layers, "B", "N", "N"]),
     }  # fmt: skip
-    nodes = _EncoderNodes(weights, products)
-    nodes.begin(layers)
+    graph = _EncoderGraphBuilder(weights, products)
+    graph.add_embeddings(layers)
     h, state = "h", "words"
     for i in range(layers):
-        h, state = nodes.layer(i, h, state, next_state=f"{i}.state" if i + 1 < layers else "states")
-    nodes.plain("Concat", " ".join(f"{i}.heads" for i in range(layers)), "heads", axis=0)
-    nodes.call(AttentionCounts, "heads counts", "follows")
-    model = nodes.model("encoder", inputs, outputs, _values(weights, layers), FUNCTIONS)
+        h, state = graph.add_layer(i, h, state, next_state=f"{i}.state" if i + 1 < layers else "states")
+    graph.add_node("Concat", " ".join(f"{i}.heads" for i in range(layers)), "heads", axis=0)
+    graph.add_call(AttentionCounts, "heads counts", "follows")
+    model = graph.to_model("encoder", inputs, outputs, _values(weights, layers), FUNCTIONS)
     onnx.checker.check_model(model)
     return model
 
 
-class _EncoderNodes(Nodes):
-    """The parts of the graph, written call by call."""
+class _EncoderGraphBuilder(GraphBuilder):
+    """Builds the parts of the graph."""
 
-    def __init__(self, weights: Stored, products: Products) -> None:
+    def __init__(self, weights: Weights, products: Products) -> None:
         super().__init__()
         self._project, self._add = PROJECT_AND_ADD[products]
         self._norm = ClippedNorm if weights["clip"] else Norm
         self._has_positions = "position_bias" in weights
 
-    def begin(self, layers: int) -> None:
-        """Write the input embeddings, the keys of all layers and what is added for relative positions."""
-        call, plain = self.call, self.plain
+    def add_embeddings(self, layers: int) -> None:
+        """Add the input embeddings, and the keys and the position scores of all layers."""
+        call, node = self.add_call, self.add_node
         call(InputEmbeddings, "pieces places table table_unit of_place", "begin")
-        self.normalize("begin", "norm", "h")
-        self.quantize("h", "word_steps", "words")
-        plain("Shape", "pieces", "T")
-        plain("Concat", "T four", "constants_shape", axis=0)
-        plain("Expand", "constant constants_shape", "constants")
+        self.add_norm("begin", "norm", "h")
+        self.add_rounding("h", "word_steps", "words")
+        node("Shape", "pieces", "T")
+        node("Concat", "T four", "constants_shape", axis=0)
+        node("Expand", "constant constants_shape", "constants")
         call(WithNullKey, "rows pieces", "key_rows counts tokens")
         call(self._project, "words constants keys keys_unit zero", "all_keys")
         call(Keys, "all_keys key_rows nobody split_keys same", "layer_keys")
-        plain("Split", "layer_keys", " ".join(f"{i}.keys" for i in range(layers)), axis=0, num_outputs=layers)
+        node("Split", "layer_keys", " ".join(f"{i}.keys" for i in range(layers)), axis=0, num_outputs=layers)
         if self._has_positions:
             call(PositionScores, "places key_rows position_bias nowhere", "all_bias")
             parts = " ".join(f"{i}.bias" for i in range(layers))
-            plain("Split", "all_bias", parts, axis=1, num_outputs=layers)
+            node("Split", "all_bias", parts, axis=1, num_outputs=layers)
 
-    def layer(self, i: int, h: str, state: str, next_state: str) -> tuple[str, str]:
-        """Write layer i; return the names of its h and of its quantized state."""
-        call = self.call
+    def add_layer(self, i: int, h: str, state: str, next_state: str) -> tuple[str, str]:
+        """Add layer i; return the names of its h and of its quantized state."""
+        call = self.add_call
         bias = f"{i}.bias" if self._has_positions else "no_bias"
         call(self._project, f"{state} constants {i}.ask {i}.ask_unit zero", f"{i}.projected")
         heads = f"{i}.projected {i}.keys {bias} key_rows counts tokens split_asked nothing flat"
         call(HardmaxHeads, heads, f"{i}.read {i}.heads")
         call(self._add, f"{h} {i}.read zero {i}.out {i}.out_unit {i}.out_bias", f"{i}.sum")
-        self.normalize(f"{i}.sum", f"{i}.norm1", f"{i}.h")
-        self.quantize(f"{i}.h", f"{i}.middle_steps", f"{i}.middle")
+        self.add_norm(f"{i}.sum", f"{i}.norm1", f"{i}.h")
+        self.add_rounding(f"{i}.h", f"{i}.middle_steps", f"{i}.middle")
         inputs = f"{i}.middle constants {i}.up {i}.up_unit none"  # clipped at 0: a relu
         call(self._project, inputs, f"{i}.wide")
         call(self._add, f"{i}.h {i}.wide none {i}.down {i}.down_unit {i}.down_bias", f"{i}.end")
-        self.normalize(f"{i}.end", f"{i}.norm2", f"{i}.last")
-        self.quantize(f"{i}.last", f"{i}.state_steps", next_state)
+        self.add_norm(f"{i}.end", f"{i}.norm2", f"{i}.last")
+        self.add_rounding(f"{i}.last", f"{i}.state_steps", next_state)
         return f"{i}.last", next_state
 
-    def quantize(self, source: str, by: str, output: str) -> None:
-        self.plain("Mul", f"{source} {by}", f"{output}_exact")
-        self.call(Steps, f"{output}_exact", output)
+    def add_rounding(self, source: str, factor: str, output: str) -> None:
+        """Multiply by a factor and round to uint8."""
+        self.add_node("Mul", f"{source} {factor}", f"{output}_exact")
+        self.add_call(Steps, f"{output}_exact", output)
 
-    def normalize(self, source: str, of: str, output: str) -> None:
-        self.call(self._norm, f"{source} {of}.gain {of}.shift width limit", output)
+    def add_norm(self, source: str, norm: str, output: str) -> None:
+        """Normalize with the parameters of a norm."""
+        self.add_call(self._norm, f"{source} {norm}.gain {norm}.shift width limit", output)
 
 
-def _values(weights: Stored, layers: int) -> dict[str, Array]:
+def _values(weights: Weights, layers: int) -> dict[str, Array]:
     """Return the initializers: the weights by their stored names, and the constants of the functions."""
     W, H = weights["table"].shape[1], int(weights["heads"])
     null_keys = (weights["null_keys"].astype(np.int16) + ZERO).astype(np.uint8)
@@ -146,7 +148,7 @@ def _values(weights: Stored, layers: int) -> dict[str, Array]:
         "same": np.array([0, 0, H, -1, W // H], np.int64),
         "flat": np.array([-1, W], np.int64),
         "width": np.array(W, np.float32),
-        "nowhere": np.array([NOWHERE], np.int64),
+        "nowhere": np.array([NO_POSITION], np.int64),
     }
     if "position_bias" not in weights:
         values["no_bias"] = np.array(0, np.float32)

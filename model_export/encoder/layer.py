@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from model_export.attention.position_buckets import position_buckets
 from model_export.attention.straight_through import argmax_mask, straight_through
-from model_export.encoder.attention import MASKED, NULL_KEYS, Attention, argmax_share, mask_of
-from model_export.encoder.fake_quantization import Ranges, fake_quantize
+from model_export.encoder.attention import (
+    MASKED,
+    NULL_KEYS,
+    AttentionRecord,
+    argmax_weights,
+    attention_mask,
+)
+from model_export.encoder.fake_quantization import Observer, fake_quantize
 from service.text.tokenizer import CHUNK_TOKENS
 
 BIAS_CHANNELS = (127.0, 127.0, 127.0, 1.0)  # constant inputs that carry the bias of a product
 MAX_EXACT = 2.0**24  # float32 adds whole numbers up to here exactly
 MAX_BIAS = 2.0**22  # of a relative position, in units of the score
-NEAR, FAR = 8, 128  # distances up to NEAR have a bucket each, further ones logarithmic ones
 
 QuantizedState = tuple[Tensor, Tensor]  # whole numbers [B, N, W], and the value of one step of each channel
 
@@ -26,8 +31,8 @@ QuantizedState = tuple[Tensor, Tensor]  # whole numbers [B, N, W], and the value
 class EncoderConfig:
     """The shape of an encoder and how its normalizations are quantized.
 
-    The mean and variance of a normalization are taken of its input rounded to 1/grid and cut at
-    `max_units` / grid; `clip` cuts the input itself too. Grids are powers of two, and `width` squares of
+    The mean and variance of a normalization are computed on its input rounded to 1/grid and clipped at
+    `max_units` / grid; `clip` clips the input itself too. Grids are powers of two, and `width` squares of
     `max_units` must stay below 2^24.
     """
 
@@ -36,7 +41,7 @@ class EncoderConfig:
     layers: int = 6
     hidden: int = 1536
     vocabulary: int = 30_522
-    position_buckets: int = 0  # of the relative positions; 0: none
+    position_buckets: int = 0  # 0: no relative positions
     embedding_grid: float = 16.0
     attention_grid: float = 16.0
     output_grid: float = 16.0
@@ -64,7 +69,7 @@ class Linear(nn.Module):
     def codes(self, scale: Tensor, max_input: float = 128.0) -> tuple[Tensor, Tensor, Tensor]:
         """Return (W and b in whole numbers, unit [outputs]) for inputs in units of `scale` [inputs].
 
-        A row whose products could add up to more than 2^24 has a larger unit, so that they do not.
+        The unit of a row is so large that its products never add up to more than 2^24.
         """
         weight = self.weight * scale
         size = weight.detach().abs()
@@ -113,10 +118,9 @@ class Norm(nn.Module):
         return functional.layer_norm(x, (x.shape[-1],), self.gain, self.shift, self._config.eps)
 
     def quantized(self, x: Tensor) -> Tensor:
-        """Return the same of `grid` x; the statistics are sums of whole numbers, so they are exact.
+        """Return the normalization of x in units of 1 / `grid`; its statistics are exact.
 
-        subtle: torch's float32 square root is off by a bit here and there; that of a double is not, once it
-        is rounded.
+        subtle: torch's float32 square root is sometimes off by a bit; a rounded double square root never is.
         """
         n, limit = x.shape[-1], self._config.max_units
         u = fake_quantize(x, -limit, limit)
@@ -146,23 +150,25 @@ class Layer(nn.Module):
         self.norm1, self.norm2 = Norm(config, config.attention_grid), Norm(config, config.output_grid)
         self.null_key = nn.Parameter(torch.zeros(W))
         self.position_bias = nn.Parameter(torch.zeros(config.position_buckets, config.heads))
-        self.register_buffer("buckets", position_buckets(config.position_buckets), persistent=False)
+        distance = torch.arange(1 - CHUNK_TOKENS, CHUNK_TOKENS)
+        buckets = position_buckets(distance, config.position_buckets)
+        self.register_buffer("buckets", buckets, persistent=False)
         for name in ("hidden", "attended", "query", "key", "value", "expanded"):
             size = config.hidden if name == "expanded" else W
             self.register_buffer(f"{name}_scale", torch.full((size,), 1 / 16))
 
     def split(self, x: Tensor) -> Tensor:
-        """[B, N, W] -> [B, H, N, S]"""
+        """Return [B, H, N, S] of [B, N, W]."""
         B, N, _ = x.shape
         return x.view(B, N, self.heads, -1).transpose(1, 2)
 
     def with_null_key(self, keys: Tensor, null_key: Tensor) -> Tensor:
-        """[B, H, N, S] -> [B, H, N + 1, S]"""
+        """Return [B, H, N + 1, S] of keys [B, H, N, S]."""
         null = self.split(null_key.to(keys.dtype).expand(len(keys), 1, -1))
         return torch.cat([keys, null], 2)
 
     def position_scores(self, n: int) -> Tensor | float:
-        """[H, N, N + 1] what is added to the score for the distance; nothing for the null key."""
+        """Return what is added to the scores for relative positions, [H, N, N + 1]; 0 for the null key."""
         if not len(self.position_bias):
             return 0.0
         i = torch.arange(n, device=self.buckets.device)
@@ -170,7 +176,7 @@ class Layer(nn.Module):
         return functional.pad(self.position_bias[bucket].permute(2, 0, 1), (0, NULL_KEYS))
 
     def score_unit(self) -> Tensor:
-        """[H] the value of one unit of a quantized score, which is a sum of products."""
+        """Return the value of one unit of a quantized score, a sum of products, [H]."""
         per_head = (self.query_scale * self.key_scale).view(self.heads, -1)
         unit: Tensor = per_head[:, 0] / per_head.shape[1] ** 0.5
         return unit
@@ -181,76 +187,66 @@ class Layer(nn.Module):
         keys = self.with_null_key(k, self.null_key) if with_null_key else k
         score = (q @ keys.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
         score = score + self.position_scores(h.shape[1]) + mask[..., : score.shape[-1]]
-        share = torch.softmax(score, -1)[..., : h.shape[1]].to(v.dtype)
-        h = self.norm1(h + self.out(_merge(share @ v)))
-        added: Tensor = self.norm2(h + self.down(functional.gelu(self.up(h))))
-        return added
+        probs = torch.softmax(score, -1)[..., : h.shape[1]].to(v.dtype)
+        h = self.norm1(h + self.out(_merge(probs @ v)))
+        h = self.norm2(h + self.down(functional.gelu(self.up(h))))
+        return h
 
     def hard(
-        self, h: Tensor, embedding: Tensor, x: Tensor, hardness: float, ranges: Ranges, attention: Attention,
-        *, clip: bool,
+        self, h: Tensor, embedding: Tensor, x: Tensor, hardness: float, observer: Observer,
+        record: AttentionRecord, *, clip: bool,
     ) -> Tensor:  # fmt: skip
         """Run the layer with static keys, blended with softmax and gelu where `hardness` is below 1."""
         q, k, v = self.query(h), self.key(embedding), self.value(h)
-        for name, part in {"query": q, "key": k, "value": v}.items():
-            ranges.observe(self, name, part, x)
-        ranges.observe(self, "key", self.null_key)
+        for name, values in {"query": q, "key": k, "value": v}.items():
+            observer.observe(self, name, values, x)
+        observer.observe(self, "key", self.null_key)
         q, v, keys = self.split(q), self.split(v), self.with_null_key(self.split(k), self.null_key)
         score = (q @ keys.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
-        share = torch.softmax(score + self.position_scores(x.shape[1]) + mask_of(x), -1)
-        chosen = share + hardness * (argmax_share(share) - share).detach()
-        attention.record(share, x)
-        h = self.norm1(h + self.out(_merge(chosen[..., :-1].to(v.dtype) @ v)), clip=clip)
-        ranges.observe(self, "attended", h, x)
+        probs = torch.softmax(score + self.position_scores(x.shape[1]) + attention_mask(x), -1)
+        weights = probs + hardness * (argmax_weights(probs) - probs).detach()
+        record.add(probs, x)
+        h = self.norm1(h + self.out(_merge(weights[..., :-1].to(v.dtype) @ v)), clip=clip)
+        observer.observe(self, "attended", h, x)
         u = self.up(h)
         expanded = functional.gelu(u) + hardness * (functional.relu(u) - functional.gelu(u))
-        ranges.observe(self, "expanded", expanded, x)
+        observer.observe(self, "expanded", expanded, x)
         h = self.norm2(h + self.down(expanded), clip=clip)
-        ranges.observe(self, "hidden", h, x)
+        observer.observe(self, "hidden", h, x)
         return h
 
     def quantized(
-        self, h: Tensor, state: QuantizedState, embedding: QuantizedState, x: Tensor, attention: Attention
+        self, h: Tensor, state: QuantizedState, embedding: QuantizedState, x: Tensor, record: AttentionRecord
     ) -> tuple[Tensor, QuantizedState]:
-        """Run the layer in whole numbers: the next h, and the same as a quantized state."""
+        """Run the layer in whole numbers; return the next h, and the same as a quantized state."""
         q = self.split(self.query.quantized(*state, self.query_scale))
         k = self.split(self.key.quantized(*embedding, self.key_scale))
         v = self.split(self.value.quantized(*state, self.value_scale))
         keys = self.with_null_key(k, fake_quantize(self.null_key / self.key_scale))
-        read = _merge(fake_quantize(self._attend(q, keys, v, x, attention)))
+        context = _merge(fake_quantize(self._attend(q, keys, v, x, record)))
         grid = self.norm1.grid
-        h = self.norm1.quantized(grid * h + self.out.on_grid(read, self.value_scale, grid))
+        h = self.norm1.quantized(grid * h + self.out.on_grid(context, self.value_scale, grid))
         attended = fake_quantize(h * (1 / self.attended_scale))
         expanded = self.up.quantized(attended, self.attended_scale, self.expanded_scale, 0.0, 255.0)
         grid = self.norm2.grid
         h = self.norm2.quantized(grid * h + self.down.on_grid(expanded, self.expanded_scale, grid, 255.0))
         return h, (fake_quantize(h * (1 / self.hidden_scale)), self.hidden_scale)
 
-    def _attend(self, q: Tensor, keys: Tensor, v: Tensor, x: Tensor, attention: Attention) -> Tensor:
+    def _attend(self, q: Tensor, keys: Tensor, v: Tensor, x: Tensor, record: AttentionRecord) -> Tensor:
         """Return the mean value over the argmax set of each head, [B, H, N, S]. Scores are exact."""
         unit = self.score_unit()[:, None, None]
         with torch.autocast(q.device.type, enabled=False):
             bias = self.position_scores(x.shape[1])
             if isinstance(bias, Tensor):
                 bias = fake_quantize(bias / unit, -MAX_BIAS, MAX_BIAS)
-            score = (q @ keys.transpose(-1, -2) + bias).masked_fill(mask_of(x) < 0, MASKED)
-            chosen = argmax_mask(score)
-            count = chosen.sum(-1, keepdim=True)
-            share = torch.softmax((score * unit).clamp(min=-1e4), -1)
-            attention.record(share, x, chosen)
-            value = chosen[..., :-1] @ v / count
-            return straight_through(value, share[..., :-1] @ v) if torch.is_grad_enabled() else value
+            score = (q @ keys.transpose(-1, -2) + bias).masked_fill(attention_mask(x) < 0, MASKED)
+            C = argmax_mask(score)
+            probs = torch.softmax((score * unit).clamp(min=-1e4), -1)
+            record.add(probs, x, C)
+            mean = C[..., :-1] @ v / C.sum(-1, keepdim=True)
+            return straight_through(mean, probs[..., :-1] @ v) if torch.is_grad_enabled() else mean
 
 
 def _merge(heads: Tensor) -> Tensor:
-    """[B, H, N, S] -> [B, N, W]"""
+    """Return [B, N, W] of [B, H, N, S]."""
     return heads.transpose(1, 2).flatten(2)
-
-
-def position_buckets(buckets: int) -> Tensor:
-    """Return the bucket of each distance i - j between the tokens of a chunk, as MPNet and T5 have them."""
-    away = torch.arange(1 - CHUNK_TOKENS, CHUNK_TOKENS)
-    far, half = away.abs(), buckets // 2
-    beyond = torch.log(far.clamp(min=1).float() / NEAR) / math.log(FAR / NEAR) * (half - NEAR)
-    wide = (NEAR + beyond.long()).clamp(max=half - 1)
-    return (away < 0).long() * half + torch.where(far < NEAR, far, wide)

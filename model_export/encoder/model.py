@@ -4,15 +4,15 @@
     f_a(i) = argmax over j, null of <q_a(h_i), k_a(embedding_j)> + b_a(i - j)   for the heads a of each layer
     y_i = norm(h_i + O [v_a(h_f_a(i))]_a),   h_i <- norm(y_i + D relu(U y_i))
 
-Keys are static: they are computed from the input embeddings. So leaving out tokens that were not attended to
-changes nothing (docs/theory.md, section 7). The null key has no value and no position. b is 0 in encoders
-without relative positions.
+Keys are static: they are computed from the input embeddings. Leaving out tokens that were not attended to
+therefore changes nothing (docs/theory.md, section 7). The null key has no value and no position. b is 0 in
+encoders without relative positions.
 
 One set of weights, three ways to compute it:
     soft       softmax, keys from hidden states, gelu: what the published weights are
     hard       argmax with the gradient of the softmax, static keys, relu
-    quantized  the same in whole numbers: every product is of integers, every sum exact in any order, and all
-               else a single rounded operation an element, so torch, numpy and ONNX Runtime give the same bits
+    quantized  the same in whole numbers: products of integers, sums that are exact in any order, and else
+               single rounded operations per element, so torch, numpy and ONNX Runtime give the same bits
 
 Shapes: B chunks, N tokens, H heads, L layers, W width, S the width of a head.
 """
@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from model_export.encoder.attention import Attention, mask_of
-from model_export.encoder.fake_quantization import Ranges, fake_quantize, fake_quantize_rows
+from model_export.encoder.attention import AttentionRecord, attention_mask
+from model_export.encoder.fake_quantization import Observer, fake_quantize, fake_quantize_rows
 from model_export.encoder.layer import EncoderConfig, Layer, Norm
 from service.text.tokenizer import CHUNK_TOKENS
 
@@ -55,12 +55,12 @@ class Encoder(nn.Module):
 
     @property
     def output_scales(self) -> OutputScales:
-        """What a head needs to know of the encoder's quantization."""
+        """The scales of the outputs, which a head needs."""
         return OutputScales(self.layers[-1].hidden_scale, self.embedding_scale)
 
     def soft(self, x: Tensor) -> list[Tensor]:
-        """x [B, N] ids, 0 = padding -> the states after each layer; as published, keys from states."""
-        h, states, mask = self.embed(x), [], mask_of(x)
+        """Return the states after each layer, computed as published, for ids x [B, N]; 0 is padding."""
+        h, states, mask = self.embed(x), [], attention_mask(x)
         for layer in self.layers:
             h = layer.soft(h, mask, with_null_key=self.config.position_buckets > 0)
             states.append(h)
@@ -72,33 +72,33 @@ class Encoder(nn.Module):
         return h
 
     def hard(
-        self, x: Tensor, hardness: float = 1.0, ranges: Ranges | None = None
-    ) -> tuple[list[Tensor], Attention]:
-        """Return the states after each layer, and what the heads did.
+        self, x: Tensor, hardness: float = 1.0, observer: Observer | None = None
+    ) -> tuple[list[Tensor], AttentionRecord]:
+        """Return the states after each layer, and a record of the attention.
 
         Args:
             x: [B, N] ids, 0 = padding.
             hardness: below 1, a blend with softmax and gelu.
-            ranges: observes every number that will be quantized.
+            observer: observes every number that will be quantized.
         """
-        clip, attention, states = self.config.clip, Attention(), []
+        clip, record, states = self.config.clip, AttentionRecord(), []
         h = embedding = self.embed(x, clip=clip)
-        ranges = ranges or Ranges()
-        ranges.observe(self, "embedding", h, x)
+        observer = observer or Observer()
+        observer.observe(self, "embedding", h, x)
         for layer in self.layers:
-            h = layer.hard(h, embedding, x, hardness, ranges, attention, clip=clip)
+            h = layer.hard(h, embedding, x, hardness, observer, record, clip=clip)
             states.append(h)
-        return states, attention
+        return states, record
 
-    def quantized(self, x: Tensor) -> tuple[Tensor, Tensor, Attention]:
-        """Return the last states and the input embeddings as whole numbers [B, N, W], and what the heads did.
+    def quantized(self, x: Tensor) -> tuple[Tensor, Tensor, AttentionRecord]:
+        """Return the last states and the input embeddings as whole numbers [B, N, W], and the attention.
 
-        While gradients are recorded the weights are not rounded, only what they are multiplied by.
+        While gradients are recorded, activations are rounded and weights are not.
         """
-        attention = Attention()
+        record = AttentionRecord()
         rows = fake_quantize_rows(self.words.weight, x) + self.positions.weight[: x.shape[1]]
         h = self.norm.quantized(self.norm.grid * rows)
         embedding = state = fake_quantize(h * (1 / self.embedding_scale)), self.embedding_scale
         for layer in self.layers:
-            h, state = layer.quantized(h, state, embedding, x, attention)
-        return state[0], embedding[0], attention
+            h, state = layer.quantized(h, state, embedding, x, record)
+        return state[0], embedding[0], record

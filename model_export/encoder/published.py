@@ -19,19 +19,19 @@ from service.text.tokenizer import CHUNK_TOKENS
 FIRST_POSITION = 3  # of mpnet: 0 is unused, 1 padding, 2 that of <s>
 END_TOKEN = 2  # </s>
 FIRST_WORDPIECE = 4  # of mpnet's vocabulary: BERT's follows its own four tokens
-# What the sums of mpnet's layers need: those behind the attention are small, those behind the network large.
+# Grids for the sums of mpnet's layers: those after the attention are small, those after the network large.
 MPNET = EncoderConfig(
     width=768, hidden=3072, position_buckets=BUCKETS,
     embedding_grid=128.0, attention_grid=32.0, output_grid=16.0, max_units=147.0, clip=True, eps=1e-5,
 )  # fmt: skip
-ALTERNATE = (0, 2, 4, 7, 9, 11)  # the layers of mpnet that the encoder begins with
+INITIAL_LAYERS = (0, 2, 4, 7, 9, 11)  # of mpnet, from which the encoder is made
 
 
 @torch.no_grad()
 def from_mpnet(
-    teacher: Teacher, rows: Sequence[int], texts: Sequence[str], layers: Sequence[int] = ALTERNATE
+    teacher: Teacher, rows: Sequence[int], texts: Sequence[str], layers: Sequence[int] = INITIAL_LAYERS
 ) -> Encoder:
-    """Return an encoder of some layers of mpnet.
+    """Return an encoder made of layers of mpnet.
 
     Args:
         teacher: all-mpnet-base-v2 as published.
@@ -45,39 +45,39 @@ def from_mpnet(
     encoder.positions.weight.copy_(teacher.positions.weight[FIRST_POSITION : FIRST_POSITION + CHUNK_TOKENS])
     encoder.norm.gain.copy_(teacher.norm.weight)
     encoder.norm.shift.copy_(teacher.norm.bias)
-    sinks = _sinks(teacher, texts)
+    sinks = _sink_states(teacher, texts)
     for layer, i in zip(encoder.layers, layers, strict=True):
         _copy_layer(layer, teacher, i, sinks[i])
     return encoder
 
 
-def _sinks(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:
-    """Return the mean state at each layer of the attention sink: <s> or </s>, that with more attention."""
+def _sink_states(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:
+    """Return the mean state, at each layer, of that of <s> and </s> which gets more attention."""
     ids = teacher.tokenize(texts)
     x = torch.full((len(ids), max(map(len, ids))), PADDING)
     for row, tokens in zip(x, ids, strict=True):
         row[: len(tokens)] = torch.from_numpy(tokens.astype("int64"))
-    there = x != PADDING
-    mask = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None]
+    is_token = x != PADDING
+    mask = torch.zeros(x.shape).masked_fill(~is_token, -1e4)[:, None, None]
     position_bias = mask + teacher.position_bias(x.shape[1])
-    state = teacher.norm(teacher.words(x) + teacher.positions(there.cumsum(1) * there + PADDING))
-    found = []
+    state = teacher.norm(teacher.words(x) + teacher.positions(is_token.cumsum(1) * is_token + PADDING))
+    sinks = []
     for layer in teacher.layers:
         B, N, W = state.shape
         q, k, _ = layer.qkv(state).view(B, N, 3, layer.heads, -1).permute(2, 0, 3, 1, 4)
-        share = torch.softmax(q @ k.transpose(-1, -2) / (W // layer.heads) ** 0.5 + position_bias, -1)
-        share = share * there[:, None, :, None]
-        to_begin, to_end = share[..., 0].sum(), (share * (x == END_TOKEN)[:, None, None]).sum()
-        found.append(state[:, 0].mean(0) if to_begin >= to_end else state[x == END_TOKEN].mean(0))
+        probs = torch.softmax(q @ k.transpose(-1, -2) / (W // layer.heads) ** 0.5 + position_bias, -1)
+        probs = probs * is_token[:, None, :, None]
+        to_start, to_end = probs[..., 0].sum(), (probs * (x == END_TOKEN)[:, None, None]).sum()
+        sinks.append(state[:, 0].mean(0) if to_start >= to_end else state[x == END_TOKEN].mean(0))
         state = layer(state, position_bias)
-    return found
+    return sinks
 
 
 def _copy_layer(layer: Layer, teacher: Teacher, i: int, sink: Tensor) -> None:
     """Copy the weights of layer i of the teacher, with the null key from the state `sink`.
 
-    subtle: shares of attention add up to one, so the null key's value can be subtracted from all values and
-    added to the output's bias; the null key then has the value zero.
+    subtle: attention weights add up to one. So the null key's value can be subtracted from all values and
+    added to the output's bias, which leaves the null key with the value zero.
     """
     published = teacher.layers[i]
     parts = zip(
@@ -94,7 +94,7 @@ def _copy_layer(layer: Layer, teacher: Teacher, i: int, sink: Tensor) -> None:
     layer.value.bias.sub_(null_value)
     layer.up.load_state_dict(published.up.state_dict())
     layer.down.load_state_dict(published.down.state_dict())
-    for norm, of in ((layer.norm1, published.norm1), (layer.norm2, published.norm2)):
-        norm.gain.copy_(of.weight)
-        norm.shift.copy_(of.bias)
+    for norm, source in ((layer.norm1, published.norm1), (layer.norm2, published.norm2)):
+        norm.gain.copy_(source.weight)
+        norm.shift.copy_(source.bias)
     layer.position_bias.copy_(teacher.distance.weight)

@@ -1,4 +1,4 @@
-"""An encoder as the integers that its graph stores, and its definition on them in numpy.
+"""The quantized weights of an encoder, as its graph stores them, and its definition on them in numpy.
 
 `*_unit` is the value of one step of a product, in steps of its output. The residual stream is in units of the
 grid of the next normalization.
@@ -20,7 +20,7 @@ from service.errors import InvalidInput
 from service.text.tokenizer import CHUNK_TOKENS
 
 Array = NDArray[Any]
-Stored = Mapping[str, Array]
+Weights = Mapping[str, Array]
 ZERO = 128  # the code of 0 in states, which are uint8
 MAX_EXACT_FLOAT32 = 2**24
 
@@ -31,70 +31,69 @@ def quantize(encoder: Encoder) -> dict[str, Array]:
     config, grid = encoder.config, encoder.norm.grid
     rows = encoder.words.weight
     unit = (rows.abs().amax(-1, keepdim=True) / 127).clamp(min=1e-9)
-    found = {
+    stored = {
         "table": _int8(torch.round(rows / unit)),
         "table_unit": _float(unit * grid),
         "positions": _float(encoder.positions.weight * grid),
         "word_steps": _float(1 / encoder.embedding_scale / encoder.layers[0].norm1.grid),
-        "null_keys": np.concatenate([_round(each.null_key / each.key_scale) for each in encoder.layers])[
-            None
-        ],
+        "null_keys": np.concatenate([_round(x.null_key / x.key_scale) for x in encoder.layers])[None],
         "heads": np.array(config.heads, np.int64),
         "limit": np.array(config.max_units, np.float32),
         "clip": np.array(config.clip),
-        **_norm("norm", encoder.norm, encoder.layers[0].norm1.grid),
+        **_quantize_norm("norm", encoder.norm, encoder.layers[0].norm1.grid),
     }
     if config.position_buckets:
-        found["position_bias"] = np.concatenate([_position_bias(each) for each in encoder.layers], 1)
-    keys = [_project(each.key, encoder.embedding_scale, each.key_scale) for each in encoder.layers]
-    found["keys"], found["keys_unit"] = (np.concatenate(parts, -1) for parts in zip(*keys, strict=True))
-    scale, grids = encoder.embedding_scale, [each.norm1.grid for each in encoder.layers]
+        stored["position_bias"] = np.concatenate([_position_bias(layer) for layer in encoder.layers], 1)
+    scale, grids = encoder.embedding_scale, [layer.norm1.grid for layer in encoder.layers]
+    keys = [_quantize_projection(layer.key, scale, layer.key_scale) for layer in encoder.layers]
+    stored["keys"], stored["keys_unit"] = (np.concatenate(parts, -1) for parts in zip(*keys, strict=True))
     for i, (layer, next_grid) in enumerate(zip(encoder.layers, [*grids[1:], grids[-1]], strict=True)):
-        found |= {f"{i}.{name}": value for name, value in _layer(layer, scale, next_grid).items()}
+        stored |= {f"{i}.{name}": value for name, value in _quantize_layer(layer, scale, next_grid).items()}
         scale = layer.hidden_scale
-    return found
+    return stored
 
 
-def _layer(layer: Layer, scale: Tensor, next_grid: float) -> dict[str, Array]:
+def _quantize_layer(layer: Layer, scale: Tensor, next_grid: float) -> dict[str, Array]:
     """Return the weights of a layer; the products that are added to a state are in units of the next grid."""
     attention_grid, output_grid = layer.norm1.grid, layer.norm2.grid
-    parts = [
-        _project(part, scale, step)
-        for part, step in ((layer.query, layer.query_scale), (layer.value, layer.value_scale))
-    ]
-    query_value, query_value_unit = (np.concatenate(parts, -1) for parts in zip(*parts, strict=True))
-    up, up_unit = _project(layer.up, layer.attended_scale, layer.expanded_scale)
+    query = _quantize_projection(layer.query, scale, layer.query_scale)
+    value = _quantize_projection(layer.value, scale, layer.value_scale)
+    query_value, query_value_unit = (np.concatenate(parts, -1) for parts in zip(query, value, strict=True))
+    up, up_unit = _quantize_projection(layer.up, layer.attended_scale, layer.expanded_scale)
     return {
         "ask": query_value, "ask_unit": query_value_unit, "up": up, "up_unit": up_unit,
-        **_add("out", layer.out, layer.value_scale, attention_grid, 128.0),
-        **_add("down", layer.down, layer.expanded_scale, output_grid, 255.0),
-        **_norm("norm1", layer.norm1, output_grid), **_norm("norm2", layer.norm2, next_grid),
+        **_quantize_output("out", layer.out, layer.value_scale, attention_grid, 128.0),
+        **_quantize_output("down", layer.down, layer.expanded_scale, output_grid, 255.0),
+        **_quantize_norm("norm1", layer.norm1, output_grid),
+        **_quantize_norm("norm2", layer.norm2, next_grid),
         "middle_steps": _float(1 / layer.attended_scale / output_grid),
         "state_steps": _float(1 / layer.hidden_scale / next_grid),
     }  # fmt: skip
 
 
 def _position_bias(layer: Layer) -> Array:
-    """Return what is added to the scores at each distance [2 CHUNK_TOKENS, H]; row 0 is of the null key."""
+    """Return what is added to the scores at each distance, [2 CHUNK_TOKENS, H]; row 0 is for the null key."""
     bias = layer.position_bias[layer.buckets] / layer.score_unit()
     bias = torch.round(bias).clamp(-MAX_BIAS, MAX_BIAS)
     return np.concatenate([np.zeros((1, layer.heads), np.float32), _float(bias)])
 
 
-def _project(linear: Linear, scale: Tensor, step: Tensor) -> tuple[Array, Array]:
+def _quantize_projection(linear: Linear, scale: Tensor, step: Tensor) -> tuple[Array, Array]:
     """Return the weights [inputs + constants, outputs] and the value of a step of the product."""
     weight, bias, unit = linear.codes(scale)
-    rest, rows = bias, []
+    remainder, rows = bias, []
     for constant in BIAS_CHANNELS[:-1]:
-        part = torch.round(rest / constant).clamp(-127, 127)
-        rows.append(part)
-        rest = rest - constant * part
-    if rest.abs().max() > 127:
+        rows.append(torch.round(remainder / constant).clamp(-127, 127))
+        remainder = remainder - constant * rows[-1]
+    if remainder.abs().max() > 127:
         raise InvalidInput("a bias is too large to be carried by the constant channels", param="bias")
-    return _int8(torch.cat([weight.T, torch.stack([*rows, rest])])), _float(unit / step)
+    return _int8(torch.cat([weight.T, torch.stack([*rows, remainder])])), _float(unit / step)
 
 
-def _add(name: str, linear: Linear, scale: Tensor, grid: float, max_input: float) -> dict[str, Array]:
+def _quantize_output(
+    name: str, linear: Linear, scale: Tensor, grid: float, max_input: float
+) -> dict[str, Array]:
+    """Return the weights of a product that is added to the residual stream."""
     weight, _, unit = linear.codes(scale, max_input)
     if float(weight.abs().sum(1).max()) * max_input >= MAX_EXACT_FLOAT32:
         raise InvalidInput(f"a sum of {name} may not be exact in float32", param=name)
@@ -105,8 +104,8 @@ def _add(name: str, linear: Linear, scale: Tensor, grid: float, max_input: float
     }
 
 
-def _norm(name: str, norm: Norm, next_grid: float) -> dict[str, Array]:
-    """subtle: the output is in the units of the next normalization."""
+def _quantize_norm(name: str, norm: Norm, next_grid: float) -> dict[str, Array]:
+    """Return the weights of a normalization, whose output is in the units of the next one."""
     return {f"{name}.gain": _float(next_grid * norm.gain), f"{name}.shift": _float(next_grid * norm.shift)}
 
 
@@ -125,32 +124,32 @@ def _round(x: Tensor) -> Array:
 # ---- the definition, in numpy: one chunk
 
 
-def to_float(weights: Stored) -> dict[str, Array]:
+def to_float(weights: Weights) -> dict[str, Array]:
     """Return the weights with their matrices as floats, which numpy multiplies fast.
 
-    Products stay exact. All numbers are whole, and a matrix is kept as float32 only if no sum of absolute
-    values, for the largest inputs, reaches 2^24; float64 holds every sum below 2^53. Below these bounds all
-    partial sums are whole numbers that the format holds, in whatever order they are added.
+    Products stay exact. All numbers are whole, and a matrix becomes float32 only if no sum of absolute
+    values, for the largest inputs, reaches 2^24; float64 is exact up to 2^53. Below these bounds the format
+    represents every partial sum, in whatever order the products are added.
     """
     matrices = {name: value for name, value in weights.items() if _is_matrix(name)}
-    exact = {
+    dtypes = {
         name: np.float32
         if np.abs(value.astype(np.int64)).sum(0).max() * 255 < MAX_EXACT_FLOAT32
         else np.float64
         for name, value in matrices.items()
     }
-    return {**weights, **{name: value.astype(exact[name]) for name, value in matrices.items()}}
+    return {**weights, **{name: value.astype(dtypes[name]) for name, value in matrices.items()}}
 
 
 def _is_matrix(name: str) -> bool:
     return name == "keys" or name.endswith((".ask", ".out", ".up", ".down"))
 
 
-def run(weights: Stored, token_ids: Array, position_ids: Array) -> tuple[Array, Array, Array]:
+def run(weights: Weights, token_ids: Array, position_ids: Array) -> tuple[Array, Array, Array]:
     """Encode one chunk.
 
-    C_a(i) is the argmax over the tokens j and the null key; head a reads the mean value over C_a(i), and the
-    value of the null key is 0. Weights of `to_float` give the same numbers faster.
+    C_a(i) is the argmax over the tokens j and the null key. The output of head a is the mean value over
+    C_a(i), where the value of the null key is 0. Weights of `to_float` give the same numbers faster.
 
     Returns:
         The hidden states [N, W], the input embeddings [N, W] and the attention counts [L, N, N].
@@ -161,7 +160,7 @@ def run(weights: Stored, token_ids: Array, position_ids: Array) -> tuple[Array, 
         weights["table"][token_ids].astype(np.float32) * weights["table_unit"][token_ids, None]
         + weights["positions"][position_ids]
     )
-    h = _normed(x, weights, "norm")
+    h = normalize(x, weights, "norm")
     embedding = state = _steps(h * weights["word_steps"])
     keys = _product(embedding, weights["keys"]) * weights["keys_unit"]
     keys = np.concatenate([_steps(keys), weights["null_keys"]]).astype(np.float64)
@@ -173,26 +172,25 @@ def run(weights: Stored, token_ids: Array, position_ids: Array) -> tuple[Array, 
         score = q @ k.swapaxes(1, 2) + bias[i]  # [H, N, N+1]
         C = score == score.max(-1, keepdims=True)
         counts[i] = C[..., :-1].sum(0)
-        read = (C[..., :-1] @ v).astype(np.float32) / C.sum(-1, keepdims=True).astype(np.float32)
-        read = _steps(read.swapaxes(0, 1).reshape(N, -1))
-        h = _normed(h + _added(read, weights, f"{i}.out"), weights, f"{i}.norm1")
-        middle = _steps(h * weights[f"{i}.middle_steps"])
-        wide = _steps(_product(middle, weights[f"{i}.up"]) * weights[f"{i}.up_unit"], 0, 255)
-        h = _normed(h + _added(wide, weights, f"{i}.down"), weights, f"{i}.norm2")
+        mean = (C[..., :-1] @ v).astype(np.float32) / C.sum(-1, keepdims=True).astype(np.float32)
+        context = _steps(mean.swapaxes(0, 1).reshape(N, -1))
+        h = normalize(h + _scaled_product(context, weights, f"{i}.out"), weights, f"{i}.norm1")
+        attended = _steps(h * weights[f"{i}.middle_steps"])
+        expanded = _steps(_product(attended, weights[f"{i}.up"]) * weights[f"{i}.up_unit"], 0, 255)
+        h = normalize(h + _scaled_product(expanded, weights, f"{i}.down"), weights, f"{i}.norm2")
         state = _steps(h * weights[f"{i}.state_steps"])
     return (state + ZERO).astype(np.uint8), (embedding + ZERO).astype(np.uint8), counts
 
 
-def _position_scores(weights: Stored, position_ids: Array, layers: int) -> Array:
-    """Return what is added to the scores for relative positions [L, H, N, N+1]; 0 for the null key."""
+def _position_scores(weights: Weights, position_ids: Array, layers: int) -> Array:
+    """Return what is added to the scores for relative positions, [L, H, N, N+1]; 0 for the null key."""
     N, H = len(position_ids), int(weights["heads"])
-    found = np.zeros((layers, H, N, N + 1), np.int64)
+    scores = np.zeros((layers, H, N, N + 1), np.int64)
     if "position_bias" in weights:
-        rows = weights["position_bias"][
-            position_ids[:, None] - position_ids[None] + CHUNK_TOKENS
-        ]  # [N, N, L H]
-        found[..., :-1] = rows.transpose(2, 0, 1).reshape(layers, H, N, N)
-    return found
+        rows = position_ids[:, None] - position_ids[None] + CHUNK_TOKENS
+        bias = weights["position_bias"][rows]  # [N, N, L H]
+        scores[..., :-1] = bias.transpose(2, 0, 1).reshape(layers, H, N, N)
+    return scores
 
 
 def _steps(x: Array, low: int = -128, high: int = 127) -> Array:
@@ -200,24 +198,25 @@ def _steps(x: Array, low: int = -128, high: int = 127) -> Array:
 
 
 def _product(x: Array, weight: Array) -> Array:
-    """x W + b, exactly, as float32: see `to_float`. Weights that are whole numbers become float64."""
-    extra = len(weight) - x.shape[1]
-    constant = np.broadcast_to(np.array(BIAS_CHANNELS[:extra]), (len(x), extra))
+    """Return x W + b, exact, as float32 (see `to_float`). Integer weights are multiplied in float64."""
+    n_constants = len(weight) - x.shape[1]
+    constant = np.broadcast_to(np.array(BIAS_CHANNELS[:n_constants]), (len(x), n_constants))
     dtype = np.float32 if weight.dtype == np.float32 else np.float64
     product: Array = np.concatenate([x, constant], 1).astype(dtype) @ weight.astype(dtype, copy=False)
     return product.astype(np.float32)
 
 
-def _added(x: Array, weights: Stored, name: str) -> Array:
+def _scaled_product(x: Array, weights: Weights, name: str) -> Array:
     return _product(x, weights[name]) * weights[f"{name}_unit"] + weights[f"{name}_bias"]
 
 
-def _normed(x: Array, weights: Stored, name: str) -> Array:
+def normalize(x: Array, weights: Weights, name: str) -> Array:
+    """Return the normalization of x, with statistics of whole numbers."""
     n, limit = np.float32(x.shape[-1]), weights["limit"]
     u = np.clip(np.round(x), -limit, limit)
     mean = u.sum(-1, keepdims=True) / n
     variance = (u * u).sum(-1, keepdims=True) / n - mean * mean
     deviation = np.sqrt(variance + np.float32(1e-3))
     x = np.clip(x, -limit, limit) if weights["clip"] else x
-    normed: Array = (x - mean) / deviation * weights[f"{name}.gain"] + weights[f"{name}.shift"]
-    return normed
+    normalized: Array = (x - mean) / deviation * weights[f"{name}.gain"] + weights[f"{name}.shift"]
+    return normalized

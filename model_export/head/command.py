@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train and export a model; return 0. Flags and file are checked before torch is imported."""
-    base = _model_name(arguments)
+    """Train and export a model; return 0. Check flags and file before torch is imported."""
+    name = _model_name(arguments)
     if arguments.html:
         check_folder(arguments.html)
     rows = read_rows(
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         log(line)
     from model_export.head.train import train_model  # torch takes seconds to import
 
-    train_model(arguments, base, rows, log)
+    train_model(arguments, name, rows, log)
     return 0
 
 
@@ -89,6 +89,6 @@ def _model_name(arguments: argparse.Namespace) -> str:
     if arguments.models_dir.exists() and not arguments.models_dir.is_dir():
         raise InvalidInput(f"{arguments.models_dir} is not a folder", param="--models-dir")
     if (arguments.models_dir / name).exists():
-        taken = f"{arguments.models_dir / name} is in the way"
-        raise InvalidInput(f"{taken}: a model's versions are {name}@1, {name}@2, ..; move it")
+        problem = f"{arguments.models_dir / name} is in the way"
+        raise InvalidInput(f"{problem}: a model's versions are {name}@1, {name}@2, ..; move it")
     return str(name)

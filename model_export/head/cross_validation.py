@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from evaluation.label_errors import find_label_errors
 from evaluation.labels import Rows
 from evaluation.metrics import N_ERRORS, Prediction, describe_prediction, evaluate
 from model_export.data.training_set import Ints
-from model_export.encoder.quantized import Stored
+from model_export.encoder.quantized import Weights
 from model_export.head import ood, quantized
 from model_export.head.encoded import EncodedTexts
 from model_export.head.fitting import (
@@ -39,7 +39,7 @@ from model_export.head.fitting import (
 from model_export.head.leader_head import LeaderHead
 from service.errors import InvalidInput
 
-ONE_FOLD_ROWS = 2_000  # from so many rows on a single fold is held out
+ONE_FOLD_ROWS = 2_000  # with at least as many rows, a single fold is held out
 OUT_OF_DISTRIBUTION = "out_of_distribution"
 
 Thresholds = tuple[float, ...]  # of each label, the probability from which it is predicted
@@ -47,19 +47,19 @@ Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutPredictions:
     """Predictions of heads for rows that they were not trained on."""
 
     rows: Ints
     logits: Floats  # [n, C]
-    weights: list[Stored]  # the head of each row
+    weights: list[Weights]  # the weights of the head that predicted each row
     steps: int
     factor: float
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A head, what its card says, and the report of its cross-validation."""
+class TrainedHead:
+    """A head, fields of its card, and the report of its cross-validation."""
 
     weights: dict[str, Any]
     report: dict[str, Any]
@@ -69,11 +69,11 @@ class Trained:
 
 def train(
     rows: Rows, texts: EncodedTexts, contrasts: Sequence[EncodedTexts], *, seed: int = 0, log: Log = print
-) -> Trained:
+) -> TrainedHead:
     """Train a head and measure it.
 
     Args:
-        rows: texts with labels; all have words.
+        rows: labelled texts that have words.
         texts: the same texts, encoded.
         contrasts: encoded texts that are unlike the rows, for the OOD score.
         seed: of the random numbers.
@@ -88,82 +88,82 @@ def train(
     if len(folds) < 2:
         raise InvalidInput("too few different texts to train on some and measure on others: add rows")
     head, held_out = cross_validate(rows, texts, folds, seed=seed, log=log)
-    thresholds, of_row = (
+    thresholds, row_thresholds = (
         _f1_thresholds(held_out, rows) if rows.several else (None, [None] * len(held_out.rows))
     )
-    predictions = _predictions(rows, texts, held_out, of_row)
+    predictions = _make_predictions(rows, texts, held_out, row_thresholds)
     correct = np.full(len(rows.texts), np.nan)
-    correct[held_out.rows] = [each.correct for each in predictions]
+    correct[held_out.rows] = [prediction.correct for prediction in predictions]
     score = ood.calibrate(texts, contrasts, folds, correct)
     predictions = [
-        each if score.held_out[row] <= 0 else _flagged(each)
-        for row, each in zip(held_out.rows.tolist(), predictions, strict=True)
+        prediction if score.held_out[row] <= 0 else replace(prediction, abstain_reason=OUT_OF_DISTRIBUTION)
+        for row, prediction in zip(held_out.rows.tolist(), predictions, strict=True)
     ]
     weights = {**quantized.quantize(head, fixed_scales(texts.width)), **score.weights}
     report = _report(rows, predictions, held_out, folds, duplicates)
-    return Trained(weights, report, thresholds, {"held_out": score.rate, "others": score.detected})
+    return TrainedHead(weights, report, thresholds, {"held_out": score.rate, "others": score.detected})
 
 
 def cross_validate(
     rows: Rows, texts: EncodedTexts, folds: Sequence[Ints], *, seed: int = 0, log: Log = lambda line: None
-) -> tuple[LeaderHead, HeldOut]:
-    """Return the head of all rows, trained as the folds suggest, and the predictions of the folds' heads."""
+) -> tuple[LeaderHead, HeldOutPredictions]:
+    """Return a head trained on all rows, with the steps chosen on the folds, and the held-out predictions."""
     torch.set_num_threads(1)  # small products gain nothing from a second thread
     task = Task(len(rows.labels), rows.several)
     measured = folds[:1] if len(rows.texts) >= ONE_FOLD_ROWS else folds
-    held_out = _held_out(texts, rows.targets, task, measured, seed, log)
+    held_out = _predict_folds(texts, rows.targets, task, measured, seed, log)
     head = fit(texts, rows.targets, task, held_out.steps, seed=seed)
     scale_logits(head, held_out.factor)
     return head, held_out
 
 
-def _held_out(
+def _predict_folds(
     texts: EncodedTexts, targets: NDArray[np.float32], task: Task, folds: Sequence[Ints], seed: int, log: Log
-) -> HeldOut:
-    """Predict each fold by a head of the other rows; the number of steps is that of the least loss."""
-    max_steps = max(each for each in CHECKPOINTS if each <= max(60, 2 * len(texts)))
-    found: dict[int, list[tuple[Floats, Stored]]] = {}
+) -> HeldOutPredictions:
+    """Predict each fold by a head trained on the other rows, for the number of steps with the least loss."""
+    max_steps = max(steps for steps in CHECKPOINTS if steps <= max(60, 2 * len(texts)))
+    results: dict[int, list[tuple[Floats, Weights]]] = {}
     for number, fold in enumerate(folds, 1):
-        began = time.monotonic()
+        start_s = time.monotonic()
         train_rows, test = np.setdiff1d(np.arange(len(texts)), fold), texts.take(fold)
 
         def checkpoint(steps: int, head: LeaderHead, test: EncodedTexts = test) -> None:
             weights = quantized.quantize(head, fixed_scales(test.width))
-            found.setdefault(steps, []).append((predict_logits(head, test), weights))
+            results.setdefault(steps, []).append((predict_logits(head, test), weights))
 
         fit(texts.take(train_rows), targets[train_rows], task, max_steps, seed=seed, checkpoint=checkpoint)
-        took = f"{time.monotonic() - began:.1f} s"
-        log(f"fold {number} of {len(folds)}: trained on {len(train_rows):,}, held out {len(fold):,} ({took})")
+        sizes = f"trained on {len(train_rows):,}, held out {len(fold):,}"
+        log(f"fold {number} of {len(folds)}: {sizes} ({time.monotonic() - start_s:.1f} s)")
     rows = np.concatenate(folds)
     y = targets[rows]
 
     def loss_at(steps: int) -> tuple[float, float, Floats]:
-        logits = np.concatenate([each for each, _ in found[steps]])
+        logits = np.concatenate([fold_logits for fold_logits, _ in results[steps]])
         factor = temperature(logits, y, task)
         loss = task.loss(torch.from_numpy(logits * factor), torch.from_numpy(y).double())
         return float(loss), factor, logits * factor
 
-    best = min(found, key=lambda steps: loss_at(steps)[0])
+    best = min(results, key=lambda steps: loss_at(steps)[0])
     _, factor, logits = loss_at(best)
-    heads = [weights for fold, (_, weights) in zip(folds, found[best], strict=True) for _ in fold]
-    return HeldOut(rows, logits, heads, best, factor)
+    heads = [weights for fold, (_, weights) in zip(folds, results[best], strict=True) for _ in fold]
+    return HeldOutPredictions(rows, logits, heads, best, factor)
 
 
 # ---- several labels of one text
 
 
-def _f1_thresholds(held_out: HeldOut, rows: Rows) -> tuple[Thresholds, list[Thresholds]]:
-    """Return the thresholds of the best F1: by all rows, for the model; for each row, by other folds."""
+def _f1_thresholds(held_out: HeldOutPredictions, rows: Rows) -> tuple[Thresholds, list[Thresholds]]:
+    """Return the thresholds of the best F1: for the model on all rows, for each row on the other folds."""
     probs, truth = 1 / (1 + np.exp(-held_out.logits)), rows.targets[held_out.rows] > 0
-    of_all = _best_f1(probs, truth)
-    of_row = [of_all] * len(probs)
+    model_thresholds = _best_f1(probs, truth)
+    row_thresholds = [model_thresholds] * len(probs)
     labels = [frozenset(rows.truth[i]) for i in held_out.rows]
     for fold in stratified_folds(labels, np.arange(len(labels))):
-        others = np.setdiff1d(np.arange(len(probs)), fold)
-        best = _best_f1(probs[others], truth[others])
+        train_rows = np.setdiff1d(np.arange(len(probs)), fold)
+        best = _best_f1(probs[train_rows], truth[train_rows])
         for i in fold:
-            of_row[i] = best
-    return of_all, of_row
+            row_thresholds[i] = best
+    return model_thresholds, row_thresholds
 
 
 def _best_f1(probs: Floats, truth: NDArray[np.bool_]) -> Thresholds:
@@ -180,13 +180,13 @@ def _best_f1(probs: Floats, truth: NDArray[np.bool_]) -> Thresholds:
 # ---- predictions and the report
 
 
-def _predictions(
-    rows: Rows, texts: EncodedTexts, held_out: HeldOut, thresholds: Sequence[Thresholds | None]
+def _make_predictions(
+    rows: Rows, texts: EncodedTexts, held_out: HeldOutPredictions, thresholds: Sequence[Thresholds | None]
 ) -> list[Prediction]:
-    """Return the held-out predictions; leaders are computed for errors alone, which the report lists."""
+    """Return the held-out predictions, with leaders only for errors, which the report lists."""
     predictions = []
-    of_rows = zip(held_out.rows.tolist(), held_out.logits, held_out.weights, thresholds, strict=True)
-    for row, logits, weights, limits in of_rows:
+    fields = zip(held_out.rows.tolist(), held_out.logits, held_out.weights, thresholds, strict=True)
+    for row, logits, weights, limits in fields:
         probs = dict(zip(rows.labels, _probabilities(logits, limits is not None).tolist(), strict=True))
         if limits is None:
             predicted = frozenset([max(probs, key=probs.__getitem__)])
@@ -203,12 +203,12 @@ def _probabilities(logits: Floats, multi_label: bool) -> Floats:
     if len(logits) == 1 or multi_label:
         p = 1 / (1 + np.exp(-logits))
         return np.array([1 - p[0], p[0]]) if len(logits) == 1 else p
-    power = np.exp(logits - logits.max())
-    return np.asarray(power / power.sum())
+    exp = np.exp(logits - logits.max())
+    return np.asarray(exp / exp.sum())
 
 
-def _leaders(text: str, texts: EncodedTexts, row: int, weights: Stored) -> tuple[str, ...]:
-    """Return the leaders of a text, those of the heaviest clusters first."""
+def _leaders(text: str, texts: EncodedTexts, row: int, weights: Weights) -> tuple[str, ...]:
+    """Return the leaders of a text, sorted by the contribution of their clusters."""
     tokenized, states = texts.tokenized[row], texts.states[row]
     result = quantized.run(weights, states[:, 0], states[:, 1], texts.members(row))
     contribution = {
@@ -219,14 +219,10 @@ def _leaders(text: str, texts: EncodedTexts, row: int, weights: Stored) -> tuple
     return tuple(text[tokenized.starts[i] : tokenized.ends[i]].lower() for i in order)
 
 
-def _flagged(prediction: Prediction) -> Prediction:
-    return Prediction(**{**vars(prediction), "abstain_reason": OUT_OF_DISTRIBUTION})
-
-
 def _report(
     rows: Rows,
     predictions: Sequence[Prediction],
-    held_out: HeldOut,
+    held_out: HeldOutPredictions,
     folds: Sequence[Ints],
     duplicates: NearDuplicates,
 ) -> dict[str, Any]:
@@ -236,14 +232,14 @@ def _report(
     baseline = cross_validated_accuracy(
         rows.texts, truth, rows.labels, [fold.tolist() for fold in measured], multi_label=rows.several
     )
-    by = (
+    method = (
         f"{len(measured)} folds"
         if len(measured) > 1
         else f"{len(predictions):,} rows held out of {N_FOLDS} parts"
     )
     return {
         "title": "Custom model",
-        "source": f"cross-validation: {by}; no row was predicted by a head that was trained on it",
+        "source": f"cross-validation: {method}; no row was predicted by a head that was trained on it",
         "models": {"custom": metrics},
         "baseline": {"name": BASELINE_NAME, "accuracy": baseline, "source": "same folds"}
         if baseline
@@ -254,9 +250,9 @@ def _report(
 
 
 def _label_errors(rows: Rows, predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
-    probs = np.array([[each.probs[label] for label in rows.labels] for each in predictions])
-    given = [rows.labels.index(next(iter(each.truth))) for each in predictions]
-    return [describe_prediction(predictions[i]) for i in find_label_errors(probs, given)[:N_ERRORS]]
+    probs = np.array([[row.probs[label] for label in rows.labels] for row in predictions])
+    labels = [rows.labels.index(next(iter(row.truth))) for row in predictions]
+    return [describe_prediction(predictions[i]) for i in find_label_errors(probs, labels)[:N_ERRORS]]
 
 
 def _duplicate_warnings(rows: Rows, duplicates: NearDuplicates) -> list[str]:
@@ -272,9 +268,9 @@ def _duplicate_warnings(rows: Rows, duplicates: NearDuplicates) -> list[str]:
 
 def _quality_warnings(metrics: dict[str, Any], baseline: float | None) -> list[str]:
     warnings = [
-        f"the label {each['label']!r} is never predicted: it has too few rows, or they resemble the others"
-        for each in metrics["labels"]
-        if not each["predicted"]
+        f"the label {label['label']!r} is never predicted: it has too few rows, or they resemble the others"
+        for label in metrics["labels"]
+        if not label["predicted"]
     ]
     if baseline is not None and baseline > metrics["accuracy"] + 0.5 / metrics["rows"] ** 0.5:
         warnings.append(

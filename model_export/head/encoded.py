@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.data.function_words import function_words
-from model_export.data.training_set import Batch, Ints, padded, words_of
+from model_export.data.training_set import Batch, Ints, pad, words_of
 from model_export.writing import atomic_write
 from service.runtime.batcher import group_by_length
 from service.text.encoder import Encoder
@@ -30,7 +30,7 @@ WINDOW_WORDS = 48  # words of a text that one training step uses
 ZERO = 128  # the code of 0
 
 
-def no_progress(done: int, total: int) -> None:
+def no_progress(n_done: int, total: int) -> None:
     """Report nothing."""
 
 
@@ -55,36 +55,34 @@ class EncodedTexts:
 
     def members(self, i: int) -> list[list[int]]:
         """Return the token rows of each word of a text."""
-        bounds = self.tokenized[i].bounds.tolist()
-        return [list(range(*each)) for each in pairwise(bounds)]
+        return [list(range(start, end)) for start, end in pairwise(self.tokenized[i].bounds.tolist())]
 
     def batch(
         self, rows: Ints, window: np.random.Generator | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, Batch]:
         """Return hidden states and embeddings [1, T, W] of some texts, centred at 0, and their words.
 
-        With `window` a long text is represented by WINDOW_WORDS consecutive words, drawn at random: the cost
-        of attention is quadratic.
+        With `window`, WINDOW_WORDS consecutive words of a long text are drawn at random, since the cost of
+        attention is quadratic.
         """
         bounds = [self.tokenized[i].bounds for i in rows]
         flags = [function_words(self.tokenized[i]) for i in rows]
         if window is not None:
-            begins = [window.integers(max(1, len(each) - WINDOW_WORDS)) for each in bounds]
-            bounds = [each[k : k + WINDOW_WORDS + 1] for k, each in zip(begins, bounds, strict=True)]
-            flags = [each[k : k + WINDOW_WORDS] for k, each in zip(begins, flags, strict=True)]
-        states = [self.states[i][each[0] : each[-1]] for i, each in zip(rows, bounds, strict=True)]
-        both = torch.from_numpy(np.concatenate(states)).float() - ZERO
+            starts = [window.integers(max(1, len(text) - WINDOW_WORDS)) for text in bounds]
+            bounds = [text[k : k + WINDOW_WORDS + 1] for k, text in zip(starts, bounds, strict=True)]
+            flags = [text[k : k + WINDOW_WORDS] for k, text in zip(starts, flags, strict=True)]
+        states = [self.states[i][text[0] : text[-1]] for i, text in zip(rows, bounds, strict=True)]
+        x = torch.from_numpy(np.concatenate(states)).float() - ZERO
         M = max(map(len, bounds)) - 1
-        word = np.concatenate([b * M + words_of(each) for b, each in enumerate(bounds)])
-        batch = Batch(
-            torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(rows), M, padded(flags, False)
-        )
-        return both[None, :, 0], both[None, :, 1], batch
+        index = np.concatenate([b * M + words_of(text) for b, text in enumerate(bounds)])
+        ids = torch.zeros(1, len(index))
+        batch = Batch(ids, torch.from_numpy(index)[None], len(rows), M, pad(flags, False))
+        return x[None, :, 0], x[None, :, 1], batch
 
     def word_features(self, i: int) -> NDArray[np.float64]:
         """Return [M, 2W]: hidden state and embedding of each word of a text, centred at 0."""
-        both, bounds = self.states[i].reshape(len(self.states[i]), -1), self.tokenized[i].bounds
-        sums = np.add.reduceat(both.astype(np.float64) - ZERO, bounds[:-1], axis=0)
+        states, bounds = self.states[i].reshape(len(self.states[i]), -1), self.tokenized[i].bounds
+        sums = np.add.reduceat(states.astype(np.float64) - ZERO, bounds[:-1], axis=0)
         mean: NDArray[np.float64] = sums / np.diff(bounds)[:, None]
         return mean
 
@@ -100,27 +98,27 @@ def encode_texts(
 
     Args:
         encoder: the encoder.
-        texts: the texts; their first MAX_CHARS characters are used.
-        cache: a folder for the outputs of this encoder; a later call reads what it finds there.
-        progress: called with the number of texts done and their total.
+        texts: the texts, of which the first MAX_TEXT_CHARS characters are used.
+        cache: a folder for the outputs of this encoder, which a later call reads.
+        progress: called with the number of encoded texts and the number of all texts.
     """
     tokenized: list[TokenizedText] = []
     indices: list[int] = []
     states: list[Array] = []
-    for begin in range(0, len(texts), TEXTS_PER_FILE):
-        progress(begin, len(texts))
-        read = [encoder.tokenize(text[:MAX_TEXT_CHARS]) for text in texts[begin : begin + TEXTS_PER_FILE]]
-        with_words = [each for each in read if len(each) > 0]
-        indices += [begin + i for i, each in enumerate(read) if len(each) > 0]
+    for start in range(0, len(texts), TEXTS_PER_FILE):
+        progress(start, len(texts))
+        group = [encoder.tokenize(text[:MAX_TEXT_CHARS]) for text in texts[start : start + TEXTS_PER_FILE]]
+        with_words = [text for text in group if len(text) > 0]
+        indices += [start + i for i, text in enumerate(group) if len(text) > 0]
         tokenized += with_words
         if not with_words:
             continue
 
-        def report(share: float, begin: int = begin, n: int = len(read)) -> None:
-            progress(begin + int(share * n), len(texts))
+        def report(share: float, start: int = start, n: int = len(group)) -> None:
+            progress(start + int(share * n), len(texts))
 
         encoded = _encode_or_load(encoder, with_words, cache, report)
-        states += np.split(encoded, np.cumsum([len(each.token_ids) for each in with_words])[:-1])
+        states += np.split(encoded, np.cumsum([len(text.token_ids) for text in with_words])[:-1])
     progress(len(texts), len(texts))
     return EncodedTexts(tokenized, states), np.array(indices, np.int64)
 
@@ -128,7 +126,7 @@ def encode_texts(
 def _encode_or_load(
     encoder: Encoder, tokenized: Sequence[TokenizedText], cache: Path | None, report: Callable[[float], None]
 ) -> Array:
-    """Return [T, 2, W] of all tokens, one text after the other."""
+    """Return the outputs for all tokens of all texts, [T, 2, W]."""
     if cache is None:
         return np.concatenate(_encode(encoder, tokenized, report))
     file = cache / f"{_digest(tokenized)}.npy"
@@ -142,26 +140,25 @@ def _encode_or_load(
 def _encode(
     encoder: Encoder, tokenized: Sequence[TokenizedText], report: Callable[[float], None]
 ) -> list[Array]:
-    """Return [T, 2, W] of each text; `report` gets the share of tokens done."""
+    """Return the outputs for each text, [T, 2, W]; `report` gets the share of encoded tokens."""
     chunks = [(i, chunk) for i, text in enumerate(tokenized) for chunk in text.chunks()]
     lengths = [len(token_ids) for _, (token_ids, _) in chunks]
-    outputs: dict[int, Array] = {}
-    done = 0
+    states: dict[int, Array] = {}
+    n_encoded = 0
     for run in group_by_length(lengths, ENCODED_TOKENS_PER_RUN):
-        for k, each in zip(
-            run, encoder.encode([chunks[k][1] for k in run], output_attentions=False), strict=True
-        ):
-            outputs[k] = np.stack([each.hidden_states, each.input_embeddings], axis=1)
-            done += lengths[k]
-        report(done / sum(lengths))
+        outputs = encoder.encode([chunks[k][1] for k in run], output_attentions=False)
+        for k, output in zip(run, outputs, strict=True):
+            states[k] = np.stack([output.hidden_states, output.input_embeddings], axis=1)
+            n_encoded += lengths[k]
+        report(n_encoded / sum(lengths))
     parts: list[list[Array]] = [[] for _ in tokenized]
     for k, (i, _) in enumerate(chunks):
-        parts[i].append(outputs[k])
-    return [np.concatenate(each) for each in parts]
+        parts[i].append(states[k])
+    return [np.concatenate(states_of_text) for states_of_text in parts]
 
 
 def _digest(tokenized: Sequence[TokenizedText]) -> str:
-    content = hashlib.sha256()
-    for each in tokenized:
-        content.update(each.token_ids.tobytes() + each.position_ids.tobytes() + b"/")
-    return content.hexdigest()[:24]
+    digest = hashlib.sha256()
+    for text in tokenized:
+        digest.update(text.token_ids.tobytes() + text.position_ids.tobytes() + b"/")
+    return digest.hexdigest()[:24]

@@ -1,12 +1,13 @@
 """Fit a leader head to labelled texts on the outputs of an encoder whose weights do not change.
 
-    start     a linear probe of each text's mean features gives the directions in which words are placed
-    steps     reach, weights and, slowly, directions are trained by gradient, as long as cross-validation says
-    read-out  v and b are a logistic regression on the weighted means of leaders: convex, a few numbers
+    start     a linear probe on each text's mean features gives the directions of the words
+    steps     reach, weights and, slowly, directions are trained by gradient descent; cross-validation chooses
+              the number of steps
+    read-out  v and b are a logistic regression on the weighted means of leaders, a small convex problem
 
 The features of a word are its hidden state, which depends on its context, and its input embedding. Points
-start near the origin, where they are linear in the features: further out all have the same length, and a word
-that carries much information could not lead.
+start near the origin, where they are linear in the features. Further out all would have the same length, so
+that an informative word could not become a leader.
 
 Two exclusive labels have one logit, all others one each.
 """
@@ -34,7 +35,7 @@ Checkpoint = Callable[[int, LeaderHead], None]
 MAX_HEAD_DIMENSION = 16
 SCALE = 1 / 32  # assumed value of one step of the encoder's outputs
 BATCH_TEXTS = 32
-FITTED_TOKENS_PER_RUN = 4_096  # where nothing is trained
+FITTED_TOKENS_PER_RUN = 4_096  # of a batch for which no gradient is computed
 PROBE_PENALTY = 0.5  # on the squared weights of the probe, in mean squares of a row
 READOUT_PENALTY = 0.3  # on the squared weights of the read-out
 CHECKPOINTS = (0, 60, 240, 960)  # numbers of steps after which the read-out is fitted again
@@ -92,7 +93,7 @@ def fit(
         task: labels and loss.
         steps: one of CHECKPOINTS.
         seed: of the random numbers.
-        checkpoint: called with the head at each of CHECKPOINTS on the way.
+        checkpoint: called with the head at each of CHECKPOINTS up to `steps`.
     """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -120,10 +121,10 @@ def fit(
 
 
 def _optimizer(head: LeaderHead) -> torch.optim.Optimizer:
-    """Return AdamW, whose steps have the size of the rate whatever the gradient.
+    """Return AdamW with a smaller rate for the projection.
 
-    The weights of a direction are a thousandth in size: at the rate of the others a few rows would replace
-    what the probe has found.
+    The step of AdamW is as large as its rate, whatever the gradient. The weights of the projection are a
+    thousandth of the others: at the same rate a few rows would overwrite the result of the probe.
     """
     projection = list(head.projection.parameters())
     size = float(head.projection.weight.detach()[:-1].pow(2).mean().sqrt())
@@ -134,31 +135,32 @@ def _optimizer(head: LeaderHead) -> torch.optim.Optimizer:
 
 @torch.no_grad()
 def predict_logits(head: LeaderHead, texts: EncodedTexts) -> Floats:
-    """Return [n, C], the numbers that the graph gives."""
+    """Return the logits that the graph gives, [n, C]."""
     head.eval()
     scales = fixed_scales(texts.width)
-    return np.asarray(_map(texts, lambda batch: head(scales, *batch)[0]).numpy(), np.float64)
+    return np.asarray(_map_batches(texts, lambda batch: head(scales, *batch)[0]).numpy(), np.float64)
 
 
-def _map(texts: EncodedTexts, function: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
+def _map_batches(texts: EncodedTexts, function: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
     """Apply a function to batches of texts of similar length; return its rows in the order of the texts."""
-    lengths = np.array([len(each.token_ids) for each in texts.tokenized])
-    runs = list(batches(lengths, FITTED_TOKENS_PER_RUN))
-    rows = torch.cat([function(texts.batch(run)) for run in runs])
-    return rows[torch.from_numpy(np.concatenate(runs)).argsort()]
+    lengths = np.array([len(text.token_ids) for text in texts.tokenized])
+    rows = list(batches(lengths, FITTED_TOKENS_PER_RUN))
+    outputs = torch.cat([function(texts.batch(batch)) for batch in rows])
+    return outputs[torch.from_numpy(np.concatenate(rows)).argsort()]
 
 
 def _initial_head(texts: EncodedTexts, y: Tensor, task: Task) -> LeaderHead:
+    """Return a head whose directions are the singular vectors of a linear probe."""
     W, d = texts.width, task.dimension
     x = torch.from_numpy(texts.mean_features()).float() * SCALE
     center = x.mean(0)
     deviation = (x - center).view(-1, 2, W).pow(2).sum(2).mean(0).sqrt()  # of hidden states, of embeddings
     scale = (0.5**0.5 / deviation.clamp(min=1e-6)).repeat_interleave(W)
-    weight = _probe((x - center) * scale, y[:, 1:] if task.n_logits == 1 else y)
-    _, size, along = torch.linalg.svd(weight, full_matrices=False)
+    weight = _fit_probe((x - center) * scale, y[:, 1:] if task.n_logits == 1 else y)
+    _, size, directions = torch.linalg.svd(weight, full_matrices=False)
     rank = min(d, len(size))
     direction = torch.zeros(d, 2 * W)
-    direction[:rank] = along[:rank] * (size[:rank, None] / size[0].clamp(min=1e-9)).sqrt() * scale
+    direction[:rank] = directions[:rank] * (size[:rank, None] / size[0].clamp(min=1e-9)).sqrt() * scale
     sample = range(0, len(texts), max(1, len(texts) // 200))
     words = torch.from_numpy(np.concatenate([texts.word_features(i) for i in sample])).float() * SCALE
     radius = ((words - center) @ direction.T).norm(dim=1).mean()
@@ -173,11 +175,11 @@ def _initial_head(texts: EncodedTexts, y: Tensor, task: Task) -> LeaderHead:
     return head
 
 
-def _probe(x: Tensor, y: Tensor) -> Tensor:
-    """Return the weights [C, c] of a ridge regression: with few rows better than a logistic regression."""
-    square = x.T @ x
-    square.diagonal().add_(PROBE_PENALTY * x.pow(2).sum(1).mean().clamp(min=1e-6))  # texts may all be alike
-    weights: Tensor = torch.linalg.solve(square, x.T @ (y - y.mean(0))).T
+def _fit_probe(x: Tensor, y: Tensor) -> Tensor:
+    """Return the weights [C, c] of a ridge regression, better than logistic regression with few rows."""
+    gram = x.T @ x
+    gram.diagonal().add_(PROBE_PENALTY * x.pow(2).sum(1).mean().clamp(min=1e-6))  # if all texts are alike
+    weights: Tensor = torch.linalg.solve(gram, x.T @ (y - y.mean(0))).T
     return weights
 
 
@@ -186,7 +188,7 @@ def _fit_readout(head: LeaderHead, texts: EncodedTexts, y: Tensor, task: Task) -
     """Set v and b by a logistic regression on the pooled leaders [n, d]."""
     head.eval()
     scales = fixed_scales(texts.width)
-    x = _map(texts, lambda batch: head.pooled(scales, *batch))
+    x = _map_batches(texts, lambda batch: head.pooled(scales, *batch))
     with torch.enable_grad():
         v, b = logistic_regression(x.float(), y, task, READOUT_PENALTY)
     head.v.copy_(torch.round(v.double() * WEIGHT_GRID) / WEIGHT_GRID)
@@ -219,7 +221,7 @@ def scale_logits(head: LeaderHead, factor: float) -> None:
 def temperature(logits: Floats, targets: NDArray[np.float32], task: Task) -> float:
     """Return the factor between 1/8 and 2 that calibrates held-out logits best (Platt 1999)."""
     x, y = torch.from_numpy(logits), torch.from_numpy(targets).double()
-    smoothing = 1 / (len(y) + 2)  # a few rows, all correct, prove little
+    smoothing = 1 / (len(y) + 2)  # a few correct rows do not justify a high confidence
     y = y * (1 - smoothing) + (1 - y) * smoothing / max(1, y.shape[1] - 1)
     candidates = np.geomspace(0.125, 2.0, 41)
     return float(min(candidates, key=lambda factor: float(task.loss(x * factor, y))))

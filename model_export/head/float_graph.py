@@ -1,9 +1,9 @@
-"""The graph of heads for GPUs: where CUDA has no kernel for whole numbers, products of double precision.
+"""The graph of heads for GPUs: double precision replaces the integer operators that CUDA has no kernel for.
 
 Whole numbers below 2^53 are exact in double precision, so both graphs give the same bits. The weights of a
 head are inputs of this graph, which have to be fed: their only copy is in the bundle's model.onnx.
 """
-# The scripts below are graphs, read from their source.
+# onnxscript translates the source of the functions below.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
@@ -68,22 +68,22 @@ def to_float(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the graph for GPUs that computes what the graph of heads computes."""
     floats = onnx.ModelProto()
     floats.CopyFrom(model)
-    for node in _nodes([*floats.graph.node, *(node for each in floats.functions for node in each.node)]):
+    for node in _all_nodes([*floats.graph.node, *(node for f in floats.functions for node in f.node)]):
         replacement = REPLACEMENTS.get((node.op_type, len(node.input)))
         if replacement is not None:
             node.domain, node.op_type = DOMAIN, replacement.name
-    floats.functions.extend(each.to_function_proto() for each in REPLACEMENTS.values())
-    inputs = {each.name for each in floats.graph.input}
-    constants = [each for each in floats.graph.initializer if each.name not in inputs]
+    floats.functions.extend(function.to_function_proto() for function in REPLACEMENTS.values())
+    inputs = {value.name for value in floats.graph.input}
+    constants = [tensor for tensor in floats.graph.initializer if tensor.name not in inputs]
     del floats.graph.initializer[:]
     floats.graph.initializer.extend(constants)
     onnx.checker.check_model(floats)
     return floats
 
 
-def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield nodes and those of their inner graphs."""
+def _all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes and those of their subgraphs."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
-            yield from _nodes(attribute.g.node)
+            yield from _all_nodes(attribute.g.node)

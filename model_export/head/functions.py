@@ -21,7 +21,7 @@ import onnx
 from onnxscript import opset20 as op
 from onnxscript import script
 
-from model_export.attention.functions import Nodes, domain
+from model_export.attention.functions import GraphBuilder, domain
 
 MAX_WORDS_WITHOUT_SEARCH = 64  # of a text; for longer ones the candidates are searched
 
@@ -206,23 +206,23 @@ def Unlike(near, texts, real, grid):
 def _candidates() -> onnx.FunctionProto:
     """Return the function that finds the candidates of a long text: hull vertices, each position once.
 
-    subtle: onnxscript would order the outputs of an If as a set does, differently in each process, so that
-    heads would be of many families.
+    subtle: it is not an onnxscript function, because onnxscript orders the outputs of an If like a set: the
+    order, and with it the family, would differ from process to process.
     """
     outputs = "keys numbers penalties times".split()
-    found = "corners corner_numbers corner_penalties"
-    few, many, either = Nodes(), Nodes(), Nodes()
-    many.call(Twins, f"{found} never wide", " ".join(outputs))
-    for corner, key in zip(found.split(), outputs[:3], strict=True):
-        few.plain("Identity", corner, key)
-    few.call(Once, "corner_penalties", "times")
-    either.call(Corners, "z number penalty directions turn next margin", f"{found} many")
-    either.plain(
+    corners = "corners corner_numbers corner_penalties"
+    few, many, graph = GraphBuilder(), GraphBuilder(), GraphBuilder()
+    many.add_call(Twins, f"{corners} never wide", " ".join(outputs))
+    for corner, output in zip(corners.split(), outputs[:3], strict=True):
+        few.add_node("Identity", corner, output)
+    few.add_call(Once, "corner_penalties", "times")
+    graph.add_call(Corners, "z number penalty directions turn next margin", f"{corners} many")
+    graph.add_node(
         "If", "many", " ".join(outputs),
-        then_branch=many.branch("many", outputs), else_branch=few.branch("few", outputs),
+        then_branch=many.to_branch("many", outputs), else_branch=few.to_branch("few", outputs),
     )  # fmt: skip
-    given = "z number penalty never directions turn next margin wide".split()
-    return either.function("Candidates", given, outputs)
+    inputs = "z number penalty never directions turn next margin wide".split()
+    return graph.to_function("Candidates", inputs, outputs)
 
 
 @script(domain)

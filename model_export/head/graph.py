@@ -19,7 +19,7 @@ of the graph without its weights: heads of one family can run together.
 The symbols are those of leader_head.py. All that is compared or added lies on grids of powers of two: exact
 in double precision, whatever the batch and the device. Words with the same coordinates are treated as one
 point with a weight; `target` names the first of them. In the plane only vertices of the convex hull can be
-followed, so long texts look for these first, and have each point once among the candidates.
+leaders, so for long texts these are searched first, and each point is a candidate once.
 
 Every name and docstring of functions.py, and every name of a node here, is part of the family. They are those
 of the released models, so that custom models run together with them: functions.py lists what they mean.
@@ -33,8 +33,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from model_export.attention.functions import Nodes, Specs, tensors
-from model_export.encoder.quantized import ZERO, Array, Stored
+from model_export.attention.functions import GraphBuilder, Specs, to_tensors
+from model_export.encoder.quantized import ZERO, Array, Weights
 from model_export.head.functions import (
     CANDIDATES,
     HEAD_FUNCTIONS,
@@ -61,9 +61,9 @@ from model_export.head.leader_head import (
 )
 
 N_DIRECTIONS = 24  # in which extreme points are searched
-COORDINATE_FACTOR = 2.0**26  # of the first coordinate, in the sum with the second by which points are sorted
-HULL_MARGIN = 1e-6  # a point that is deeper inside the hull cannot be followed; far above rounding errors
-PADDING_SCORE = -1e6  # is added to the scores of padding
+COORDINATE_FACTOR = 2.0**26  # points are sorted by the first coordinate times this plus the second
+HULL_MARGIN = 1e-6  # a point deeper inside the hull cannot be a leader; far above rounding errors
+PADDING_SCORE = -1e6  # added to the scores of padding
 LINEAR_MAPS = ("first", "second", "read", "near")  # of integers, in the graph as uint8; 128 is zero
 UNITS = [f"{name}_{part}" for name in LINEAR_MAPS for part in ("unit", "bias")]
 WEIGHT_AXES = {  # the weights of one head, and the number of axes of each
@@ -73,49 +73,49 @@ WEIGHT_AXES = {  # the weights of one head, and the number of axes of each
 }
 
 
-def to_onnx(weights: Stored) -> onnx.ModelProto:
+def to_onnx(weights: Weights) -> onnx.ModelProto:
     """Return the graph with the stored head in it."""
     layers = int(weights["layers"])
     stored = stored_weights(weights)
     specs = {name: (w.dtype, ["H", *(f"{name}.{i}" for i in range(1, w.ndim))]) for name, w in stored.items()}
     inputs, outputs = {**_inputs(len(weights["first"])), **specs}, {**_outputs(layers), **specs}
-    model = _nodes(layers).model("head", inputs, outputs, _constants(layers), HEAD_FUNCTIONS)
+    model = _build_graph(layers).to_model("head", inputs, outputs, _constants(layers), HEAD_FUNCTIONS)
     family = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-    model.graph.initializer.extend(tensors(stored))
+    model.graph.initializer.extend(to_tensors(stored))
     helper.set_model_props(model, {"family": family})
     onnx.checker.check_model(model)
     return model
 
 
-def _nodes(layers: int) -> Nodes:
-    """Write the graph call by call: initial points, `layers` layers, the read-out, the OOD score."""
-    nodes = Nodes()
-    call, plain = nodes.call, nodes.plain
+def _build_graph(layers: int) -> GraphBuilder:
+    """Return the graph: initial points, `layers` layers, the read-out, the OOD score."""
+    graph = GraphBuilder()
+    call, node = graph.add_call, graph.add_node
     call(Sizes, "members states", "sizes")
     call(Words, "words members sizes first first_unit first_bias zero", "hidden")
     call(Reach, "hidden hidden_steps second second_unit second_bias zero least rest", "reach")
-    plain("Concat", "states words", "both", axis=1)
+    node("Concat", "states words", "both", axis=1)
     call(Words, "both members sizes read read_unit read_bias zero", "told")
     call(Places, "told reach scale first_axis longest direction_grid place_grid weight_grid", "z w")
     call(Rows, "z texts", "z0")
     call(Rows, "w texts", "weights")
     call(Whose, "z0 texts members never", "is_word real many number penalty")
-    for like, shape in {"z0": "places_shape", "number": "shape"}.items():  # of all layers together
-        plain("Shape", like, f"{shape}_of_one")
-        plain("Concat", f"count {shape}_of_one", shape, axis=0)
-    plain(
+    for source, shape in {"z0": "places_shape", "number": "shape"}.items():  # of all layers together
+        node("Shape", source, f"{shape}_of_one")
+        node("Concat", f"count {shape}_of_one", shape, axis=0)
+    node(
         "If", "many", "plane means targets",
         then_branch=_dynamics(layers, long=True), else_branch=_dynamics(layers, long=False),
     )  # fmt: skip
     call(Since, "plane means targets", "first_led")
-    plain("Where", "is_word first_led nobody", "since")
-    plain("Gather", "targets last", "followed")
-    plain("Gather", "means last", "ends")
-    plain("Where", "is_word followed nobody", "target")
+    node("Where", "is_word first_led nobody", "since")
+    node("Gather", "targets last", "followed")
+    node("Gather", "means last", "ends")
+    node("Where", "is_word followed nobody", "target")
     call(ReadOut, "ends weights real v b pseudo_weight", "contribution bias")
     call(Words, "both members sizes near near_unit near_bias zero", "near_words")
     call(Unlike, "near_words texts real direction_grid", "unlike")
-    return nodes
+    return graph
 
 
 def _constants(layers: int) -> dict[str, Array]:
@@ -154,8 +154,8 @@ def _dynamics(layers: int, *, long: bool) -> onnx.GraphProto:
 
     In `long` texts the candidates are searched first; in others every word is one.
     """
-    nodes = Nodes()
-    call, plain = nodes.call, nodes.plain
+    graph = GraphBuilder()
+    call, node = graph.add_call, graph.add_node
     if not long:
         call(Once, "penalty", "once")
     for k in range(layers + 1):
@@ -167,13 +167,13 @@ def _dynamics(layers: int, *, long: bool) -> onnx.GraphProto:
         if k < layers:
             call(Move, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
     outputs = {"plane": ("z", "places_shape"), "means": ("c", "places_shape"), "targets": ("target", "shape")}
-    for output, (of, shape) in outputs.items():
-        plain("Concat", " ".join(f"{of}{k}" for k in range(layers + 1)), f"{output}_flat", axis=0)
-        plain("Reshape", f"{output}_flat {shape}", output)
-    return nodes.branch("long" if long else "short", list(outputs))
+    for output, (prefix, shape) in outputs.items():
+        node("Concat", " ".join(f"{prefix}{k}" for k in range(layers + 1)), f"{output}_flat", axis=0)
+        node("Reshape", f"{output}_flat {shape}", output)
+    return graph.to_branch("long" if long else "short", list(outputs))
 
 
-def stored_weights(weights: Stored) -> dict[str, Array]:
+def stored_weights(weights: Weights) -> dict[str, Array]:
     """Return the weights of one head as the graph stores them, with a first axis of heads.
 
     Maps without rows for the input embeddings get rows of zeros.
@@ -184,23 +184,23 @@ def stored_weights(weights: Stored) -> dict[str, Array]:
         **weights, "v": weights["v"].T, "first_axis": np.eye(1, d)[0] / POINT_GRID,
     }  # fmt: skip
     for name in LINEAR_MAPS:
-        unseen = 2 * W - len(values[name]) if name in ("read", "near") else 0
-        padded = np.pad(values[name].astype(np.int16), ((0, unseen), (0, 0)))
+        n_missing = 2 * W - len(values[name]) if name in ("read", "near") else 0
+        padded = np.pad(values[name].astype(np.int16), ((0, n_missing), (0, 0)))
         values[name] = (padded + ZERO).astype(np.uint8)
     axes = {"v": 4, "gamma": 4}
     arrays = {name: np.asarray(values[name]) for name in WEIGHT_AXES}
     return {name: value[(None,) * (axes.get(name, 3) - value.ndim)] for name, value in arrays.items()}
 
 
-def weights_of(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the weights that `to_onnx` got."""
+def read_weights(model: onnx.ModelProto) -> dict[str, Array]:
+    """Return the weights from which `to_onnx` made the model."""
     weights = {}
-    for each in model.graph.initializer:
-        if each.name in WEIGHT_AXES:
-            value = numpy_helper.to_array(each)
-            value = value.reshape(value.shape[value.ndim - WEIGHT_AXES[each.name] :])
-            is_code = each.name in LINEAR_MAPS and value.dtype == np.uint8
-            weights[each.name] = (value.astype(np.int16) - ZERO).astype(np.int8) if is_code else value
-    (plane,) = [each for each in model.graph.output if each.name == "plane"]
+    for tensor in model.graph.initializer:
+        if (name := tensor.name) in WEIGHT_AXES:
+            value = numpy_helper.to_array(tensor)
+            value = value.reshape(value.shape[value.ndim - WEIGHT_AXES[name] :])
+            is_code = name in LINEAR_MAPS and value.dtype == np.uint8
+            weights[name] = (value.astype(np.int16) - ZERO).astype(np.int8) if is_code else value
+    (plane,) = [output for output in model.graph.output if output.name == "plane"]
     layers = plane.type.tensor_type.shape.dim[0].dim_value - 1
     return {**weights, "v": weights["v"].T, "layers": np.array(layers)}

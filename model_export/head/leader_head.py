@@ -1,7 +1,7 @@
 """The leader head: words are points, hardmax layers move them to their leaders, the leaders decide.
 
-    r_i, t_i = linear in the hidden state of word i               the mean over its tokens;
-                                                                  optional: and in its input embedding
+    r_i, t_i = linear in the hidden state of word i, the mean over its tokens; optionally in its input
+               embedding too
     z_i = scale reach_i r_i / sqrt(1 + |r_i|^2)                   reach_i: a small network over the embedding
     w_i = (t_i + sqrt(1 + t_i^2)) / 2
     z_i <- z_i + gamma (c_i - z_i),  c_i the mean over C_i = argmax_j <z_i, z_j>          K layers
@@ -20,17 +20,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from model_export.attention.straight_through import argmax_mask, hardmax, round_to_grid, straight_through
+from model_export.attention.straight_through import hardmax, round_to_grid, straight_through
 from model_export.data.training_set import Batch
 from model_export.encoder.fake_quantization import fake_quantize
 from model_export.encoder.layer import Linear
 from model_export.encoder.model import OutputScales
 
-MIN_REACH = 1 / 32  # a point at the origin would follow every other
+MIN_REACH = 1 / 32  # a point at the origin would attend to all others
 DIRECTION_GRID, POINT_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12  # steps per unit
 MAX_DIRECTION = 64.0
-FUNCTION_WORD_COST = 20.0  # of the reach of a function word; of another word 1
-SOFTMAX_TEMPERATURE = 2.0  # of the softmax that gives the choice of a leader its gradient
+FUNCTION_WORD_COST = 20.0  # of the reach of a function word; that of another word costs 1
+SOFTMAX_TEMPERATURE = 2.0  # of the softmax whose gradient the choice of a leader has
 
 
 @dataclass(frozen=True)
@@ -94,82 +94,80 @@ class LeaderHead(nn.Module):
             batch: which tokens belong to which word of which text.
         """
         words = self.word_points(scales, hidden, embedding, batch)
-        pooled = self._pool(self._leader_points(words, batch.there), words.weights, batch.there)
         v = round_to_grid(self.v, WEIGHT_GRID)
-        return self.b + torch.einsum("bd,cd->bc", pooled, v), words.reach_cost
+        return self.b + torch.einsum("bd,cd->bc", self._pool(words, batch), v), words.reach_cost
 
     def pooled(self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch) -> Tensor:
         """Return the weighted mean of the leaders' points [B, d], of which the logits are a linear map."""
-        words = self.word_points(scales, hidden, embedding, batch)
-        return self._pool(self._leader_points(words, batch.there), words.weights, batch.there)
+        return self._pool(self.word_points(scales, hidden, embedding, batch), batch)
 
     def word_points(
         self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch
     ) -> WordPoints:
-        """Return where each word starts and how much it counts."""
+        """Return the initial point and the weight of each word."""
         reach = self._reach(scales, embedding, batch)
         weight, _, unit = self.projection.codes(self.input_scale(scales))
         x = torch.cat([hidden, embedding], -1) if self.config.use_embeddings else hidden
-        projected = (batch.by_word(x @ weight.T) * unit + self.projection.bias).double()
-        r = projected[..., :-1].clamp(-MAX_DIRECTION, MAX_DIRECTION)
-        r = round_to_grid(r, DIRECTION_GRID)
+        projected = (batch.mean_by_word(x @ weight.T) * unit + self.projection.bias).double()
+        r = round_to_grid(projected[..., :-1].clamp(-MAX_DIRECTION, MAX_DIRECTION), DIRECTION_GRID)
         direction = self.config.scale * (r / torch.sqrt(1 + (r * r).sum(-1, keepdim=True)))
         t = projected[..., -1]
         weights = round_to_grid((t + torch.sqrt(1 + t * t)) / 2, WEIGHT_GRID)
-        return WordPoints(
-            direction, _off_origin(direction * reach), weights, _reach_cost(reach[..., 0], batch)
-        )
+        points = _off_origin(direction * reach)
+        return WordPoints(direction, points, weights, _reach_cost(reach[..., 0], batch))
 
     def input_scale(self, scales: OutputScales) -> Tensor:
         """Return the value of one step of every input channel of the projection."""
-        used = [scales.hidden, scales.embedding] if self.config.use_embeddings else [scales.hidden]
-        return torch.cat(used)
-
-    def follow(self, z: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        """Return c_i [B, M, d] on the grid, and C_i as a mask [B, M, M]; equal points are one."""
-        scores = (z @ z.transpose(1, 2)).masked_fill(~there[:, None], -torch.inf)
-        return torch.round(hardmax(scores, z) * LAYER_GRID) / LAYER_GRID, argmax_mask(scores)
+        inputs = [scales.hidden, scales.embedding] if self.config.use_embeddings else [scales.hidden]
+        return torch.cat(inputs)
 
     def _reach(self, scales: OutputScales, embedding: Tensor, batch: Batch) -> Tensor:
-        """Return the share of its full reach at which each word starts, [B, M, 1]."""
+        """Return the reach of each word, a share of the full one, [B, M, 1]."""
         weight, _, unit = self.reach_hidden.codes(scales.embedding)
-        units = batch.by_word(embedding @ weight.T) * unit + self.reach_hidden.bias
+        units = batch.mean_by_word(embedding @ weight.T) * unit + self.reach_hidden.bias
         units = fake_quantize(units * (1 / self.hidden_scale), 0.0, 255.0)
         weight, _, unit = self.reach_output.codes(self.hidden_scale)
         f = (units @ weight.T * unit + self.reach_output.bias).double()
         return MIN_REACH + (1 - MIN_REACH) * (0.5 + 0.5 * f / torch.sqrt(1 + f * f))
 
-    def _leader_points(self, words: WordPoints, there: Tensor) -> Tensor:
+    def _leader_points(self, words: WordPoints, is_word: Tensor) -> Tensor:
         """Return c_i after the last layer.
 
         The gradient is that of a softmax over the initial points in which the query is the word's full
-        direction: its reach does not change whom it follows.
+        direction, because the leader of a word does not depend on its reach.
         """
         z = words.points
         with torch.no_grad():
             y, gamma = z, self.config.alpha / (1 + self.config.alpha)
             for _ in range(self.config.n_layers):
-                c, _ = self.follow(y, there)
+                c = _attend(y, is_word)
                 y = torch.round((y + gamma * (c - y)) * LAYER_GRID) / LAYER_GRID
-            value, _ = self.follow(y, there)
+            c = _attend(y, is_word)
         if not torch.is_grad_enabled():
-            return value
+            return c
         scores = words.direction @ z.transpose(1, 2) / SOFTMAX_TEMPERATURE
-        share = torch.softmax(scores.masked_fill(~there[:, None], -torch.inf), -1)
-        return straight_through(value, share @ z)
+        probs = torch.softmax(scores.masked_fill(~is_word[:, None], -torch.inf), -1)
+        return straight_through(c, probs @ z)
 
-    def _pool(self, c: Tensor, weights: Tensor, there: Tensor) -> Tensor:
-        w = weights * there
+    def _pool(self, words: WordPoints, batch: Batch) -> Tensor:
+        """Return the weighted mean of c_i after the last layer, [B, d]."""
+        w = words.weights * batch.is_word
         share = w / (self.config.pseudo_weight + w.sum(1, keepdim=True))
-        return torch.einsum("bm,bmd->bd", share, c)
+        return torch.einsum("bm,bmd->bd", share, self._leader_points(words, batch.is_word))
+
+
+def _attend(z: Tensor, is_word: Tensor) -> Tensor:
+    """Return c_i [B, M, d] on the grid."""
+    scores = (z @ z.transpose(1, 2)).masked_fill(~is_word[:, None], -torch.inf)
+    return torch.round(hardmax(scores, z) * LAYER_GRID) / LAYER_GRID
 
 
 def _reach_cost(reach: Tensor, batch: Batch) -> Tensor:
-    """Return the mean reach [B, M], to which function words count more: they should not lead."""
-    count = batch.there.float()
+    """Return the mean reach, in which function words have a larger weight: they should not lead."""
+    weight = batch.is_word.float()
     if batch.function_words is not None:
-        count = count * (1 + (FUNCTION_WORD_COST - 1) * batch.function_words)
-    return (reach * count).sum() / batch.there.sum()
+        weight = weight * (1 + (FUNCTION_WORD_COST - 1) * batch.function_words)
+    return (reach * weight).sum() / batch.is_word.sum()
 
 
 def _off_origin(z: Tensor) -> Tensor:

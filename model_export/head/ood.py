@@ -3,9 +3,9 @@
     u = max over contrast sets of <w, x> - threshold,  w = (S + ridge)^-1 (mean of the set - mean of the rows)
 
 The contrast sets are ordinary English sentences of many subjects (ood_english.txt) and sentences of other
-languages (ood_languages.txt). Each has a direction of its own (Fisher 1936), in which S is the mean of the
-covariances of rows and set. The thresholds, at the same quantile, let a given share of held-out rows exceed
-one of them. In the graph u is the largest of these linear maps (quantized.ood_score).
+languages (ood_languages.txt). Each set has its own direction (Fisher 1936), where S is the mean of the
+covariances of rows and set. The thresholds are at the same quantile, so that a given share of held-out rows
+exceeds one of them. In the graph u is the largest of these linear maps (quantized.ood_score).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Features = NDArray[np.float32]
 
 RIDGE = 0.3  # share of the mean variance of a feature
 FLAG_RATES = (0.05, 0.02, 0.01, 0.0)  # of held-out rows that may be flagged
-MAX_FITTED_ROWS = 4_000  # rows that a direction is estimated from
+MAX_FITTED_ROWS = 4_000  # rows to which a direction is fitted
 
 
 def english_sentences() -> list[str]:
@@ -49,8 +49,8 @@ class CalibratedScore:
     """The weights of the score, the scores of held-out rows and the rates that were reached."""
 
     weights: dict[str, Array]
-    held_out: Floats  # [n] the score of each row by directions estimated without it
-    rate: float  # the share of rows that the threshold was to flag at most
+    held_out: Floats  # [n] the score of each row by directions fitted without it
+    rate: float  # the largest share of rows that the thresholds may flag
     detected: float  # the share of the contrast texts that is flagged
 
 
@@ -68,46 +68,47 @@ def calibrate(
         contrasts: texts that are not like it, one set for each direction.
         folds: a partition of the rows, for held-out scores.
         correct: 1 for a row whose held-out prediction is correct, 0 for an error, NaN where there is none.
-        rates: shares of the rows that may be flagged. The first is taken at which the flagged rows are less
-            often correct than all, or none is flagged.
+        rates: shares of the rows that may be flagged. The first is used at which the flagged rows are
+            less often correct than all rows, or none is flagged.
 
     Returns:
-        The weights of the graph, with the scores of the rows by directions fitted without them.
+        The weights of the graph, and the held-out scores of the rows.
     """
-    features, others = rows.mean_features(), [each.mean_features() for each in contrasts]
-    held_out = np.zeros((len(rows), len(others)))
+    features, contrast_features = rows.mean_features(), [texts.mean_features() for texts in contrasts]
+    held_out = np.zeros((len(rows), len(contrasts)))
     for fold in folds:
-        fitted = np.setdiff1d(np.arange(len(rows)), fold)
-        weight, bias = directions(features[fitted], others)
+        train_rows = np.setdiff1d(np.arange(len(rows)), fold)
+        weight, bias = fit_directions(features[train_rows], contrast_features)
         held_out[fold] = features[fold] @ weight + bias
     for rate in rates:
         thresholds = conformal_thresholds(held_out, rate)
         flagged = (held_out > thresholds).any(1)
-        judged = ~np.isnan(correct)
-        if not (flagged & judged).any() or correct[flagged & judged].mean() < correct[judged].mean():
+        predicted = ~np.isnan(correct)
+        checked = flagged & predicted
+        if not checked.any() or correct[checked].mean() < correct[predicted].mean():
             break
-    weight, bias = directions(features, others)
+    weight, bias = fit_directions(features, contrast_features)
     weights = _quantize(weight, bias - thresholds)
-    detected = float(np.concatenate([scores(weights, each) > 0 for each in contrasts]).mean())
+    detected = float(np.concatenate([ood_scores(weights, texts) > 0 for texts in contrasts]).mean())
     return CalibratedScore(weights, (held_out - thresholds).max(1), rate, detected)
 
 
-def directions(rows: Features, contrasts: Sequence[Features]) -> tuple[Floats, Floats]:
+def fit_directions(rows: Features, contrasts: Sequence[Features]) -> tuple[Floats, Floats]:
     """Return weights [2W, k] and biases [k]: 0 at the mean of the rows, 1 at the mean of the contrast set."""
     rows = rows[:: -(-len(rows) // MAX_FITTED_ROWS)]
     center = rows.mean(0)
-    found = []
+    columns = []
     for contrast in contrasts:
         difference = contrast.mean(0) - center
         covariance = (np.cov(rows.T, bias=True) + np.cov(contrast.T, bias=True)) / 2
         covariance[np.diag_indices_from(covariance)] += RIDGE * covariance.trace() / len(covariance)
         weight = np.linalg.solve(covariance, difference)
-        found.append(weight / (weight @ difference))
-    weights = np.stack(found, 1)
+        columns.append(weight / (weight @ difference))
+    weights = np.stack(columns, 1)
     return weights, -center @ weights
 
 
-def scores(weights: dict[str, Array], texts: EncodedTexts) -> Floats:
+def ood_scores(weights: dict[str, Array], texts: EncodedTexts) -> Floats:
     """Return the score of each text, computed as in the graph."""
     return np.array(
         [ood_score(weights, x[:, 0], x[:, 1], texts.members(i)) for i, x in enumerate(texts.states)]
@@ -115,7 +116,7 @@ def scores(weights: dict[str, Array], texts: EncodedTexts) -> Floats:
 
 
 def conformal_thresholds(held_out: Floats, rate: float) -> Floats:
-    """Return [k] thresholds, one of which a new row exceeds with a probability of at most `rate`.
+    """Return thresholds [k]; a new row exceeds one of them with a probability of at most `rate`.
 
     The rank of a row is that of its most unusual score [n, k]. A new row has every rank with the same
     probability, so ceil((n + 1) (1 - rate)) of n rows must not exceed the threshold (Vovk 2005); too few rows

@@ -1,4 +1,4 @@
-"""A leader head as the numbers that its graph stores, and its definition on them in numpy.
+"""The quantized weights of a leader head, as its graph stores them, and its definition on them in numpy.
 
 The ONNX graph (graph.py) must give the numbers of `run` to the bit: verification.py and
 tests/model_export/head/test_leader_head.py compare them.
@@ -15,7 +15,7 @@ import torch
 from model_export.attention.reference import argmax_sets, means
 from model_export.encoder.layer import Linear
 from model_export.encoder.model import OutputScales
-from model_export.encoder.quantized import ZERO, Array, Stored
+from model_export.encoder.quantized import ZERO, Array, Weights
 from model_export.head.leader_head import (
     DIRECTION_GRID,
     LAYER_GRID,
@@ -29,7 +29,7 @@ from model_export.head.leader_head import (
 
 @torch.no_grad()
 def quantize(head: LeaderHead, scales: OutputScales) -> dict[str, Array]:
-    """Return the stored numbers of a head, by the names that they have in its graph."""
+    """Return the weights of a head by their names in its graph."""
     config = head.config
     return {
         **_quantize_linear("first", head.reach_hidden, scales.embedding),
@@ -68,13 +68,13 @@ class HeadResult:
     plane: Array  # [K+1, M, d]
 
 
-def run(weights: Stored, hidden: Array, embedding: Array, members: Sequence[Sequence[int]]) -> HeadResult:
+def run(weights: Weights, hidden: Array, embedding: Array, members: Sequence[Sequence[int]]) -> HeadResult:
     """Run the head on the quantized outputs of the encoder; `members` are the token rows of each word."""
     z, w = word_points(weights, hidden, embedding, members)
     gamma, K = float(weights["gamma"]), int(weights["layers"])
     since, clouds = np.full(len(z), -1), [z]
     for k in range(K + 1):
-        # subtle: the sets are of distinct points; equal points are one with their number as its weight
+        # subtle: the sets consist of distinct points, each with its multiplicity as its weight
         points, first, inverse, counts = np.unique(
             z, axis=0, return_index=True, return_inverse=True, return_counts=True
         )
@@ -93,7 +93,7 @@ def run(weights: Stored, hidden: Array, embedding: Array, members: Sequence[Sequ
 
 
 def word_points(
-    weights: Stored, hidden: Array, embedding: Array, members: Sequence[Sequence[int]]
+    weights: Weights, hidden: Array, embedding: Array, members: Sequence[Sequence[int]]
 ) -> tuple[Array, Array]:
     """Return the initial points z [M, d] and the weights w [M]."""
     units = _mean_linear(weights, "first", embedding.astype(np.int64) - ZERO, members)
@@ -101,7 +101,7 @@ def word_points(
     product = _product(units, weights["second"]).astype(np.float32)
     f = (product * weights["second_unit"] + weights["second_bias"]).astype(np.float64)
     reach = MIN_REACH + (1 - MIN_REACH) * (0.5 + 0.5 * f / np.sqrt(1 + f * f))
-    x = _input_of(weights, "read", hidden, embedding)
+    x = _map_inputs(weights, "read", hidden, embedding)
     projected = _mean_linear(weights, "read", x, members).astype(np.float64)
     r = np.clip(projected[:, :-1], -MAX_DIRECTION, MAX_DIRECTION)
     r = np.round(r * DIRECTION_GRID) / DIRECTION_GRID
@@ -112,20 +112,20 @@ def word_points(
     return z, np.round((t + np.sqrt(1 + t * t)) / 2 * WEIGHT_GRID) / WEIGHT_GRID
 
 
-def ood_score(weights: Stored, hidden: Array, embedding: Array, members: Sequence[Sequence[int]]) -> float:
-    """Return a score that is above 0 for a text that is unlike the training data."""
-    x = _input_of(weights, "near", hidden, embedding)
+def ood_score(weights: Weights, hidden: Array, embedding: Array, members: Sequence[Sequence[int]]) -> float:
+    """Return the out-of-distribution score, which is above 0 for a text unlike the training data."""
+    x = _map_inputs(weights, "near", hidden, embedding)
     near = _mean_linear(weights, "near", x, members).astype(np.float64)
     return float(((np.round(near * DIRECTION_GRID) / DIRECTION_GRID).sum(0) / len(members)).max())
 
 
-def _input_of(weights: Stored, name: str, hidden: Array, embedding: Array) -> Array:
+def _map_inputs(weights: Weights, name: str, hidden: Array, embedding: Array) -> Array:
     """Return the inputs of a linear map: hidden states, and embeddings too if it has rows for them."""
-    both = np.concatenate([hidden, embedding], 1)
-    return both[:, : len(weights[name])].astype(np.int64) - ZERO
+    inputs = np.concatenate([hidden, embedding], 1)
+    return inputs[:, : len(weights[name])].astype(np.int64) - ZERO
 
 
-def _mean_linear(weights: Stored, name: str, x: Array, members: Sequence[Sequence[int]]) -> Array:
+def _mean_linear(weights: Weights, name: str, x: Array, members: Sequence[Sequence[int]]) -> Array:
     """Return a linear map of tokens, averaged over the tokens of each word."""
     product = _product(x, weights[name])
     sums = np.array([product[list(rows)].sum(0) for rows in members]).astype(np.float32)
@@ -135,6 +135,6 @@ def _mean_linear(weights: Stored, name: str, x: Array, members: Sequence[Sequenc
 
 
 def _product(x: Array, weight: Array) -> Array:
-    """x W, exactly: whole numbers whose sums stay below 2^53. numpy multiplies int64 slowly."""
+    """Return x W, exact since sums stay below 2^53; numpy multiplies int64 slowly."""
     product: Array = x.astype(np.float64) @ weight.astype(np.float64)
     return product

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from hardmax.progress import Progress
 from model_export.bundle import write_bundle
 from model_export.data.training_set import Ints
 from model_export.head import graph
-from model_export.head.cross_validation import Trained, train
+from model_export.head.cross_validation import Log, TrainedHead, train
 from model_export.head.encoded import MAX_TEXT_CHARS, EncodedTexts, encode_texts
 from model_export.head.float_graph import to_float
 from model_export.head.ood import english_sentences, foreign_sentences
@@ -36,8 +36,6 @@ from service.text.encoder import Encoder
 
 VERIFIED_TEXTS = 200  # for which the exported graph is compared with its definition
 ABSTAIN_MARGIN = 0.02
-
-Log = Callable[[str], None]
 
 
 def open_encoder(folder: Path) -> tuple[Bundle, Encoder]:
@@ -52,13 +50,13 @@ def train_model(arguments: argparse.Namespace, base: str, rows: Rows, log: Log) 
     """Train, measure and write the next version of the model `base`."""
     bundle, encoder = open_encoder(arguments.encoder)
     cache = arguments.models_dir / f".states-{bundle.card['model_sha256'][:12]}"
-    rows, texts = _encode(rows, encoder, cache, arguments.file, log)
-    contrasts = [encode_texts(encoder, each)[0] for each in (english_sentences(), foreign_sentences())]
-    trained = train(rows, texts, contrasts, seed=arguments.seed, log=log)
+    rows, encoded = _encode(rows, encoder, cache, arguments.file, log)
+    contrasts = [encode_texts(encoder, texts)[0] for texts in (english_sentences(), foreign_sentences())]
+    trained = train(rows, encoded, contrasts, seed=arguments.seed, log=log)
     name = f"{base}@{max(versions_of(base, os.listdir(arguments.models_dir)), default=0) + 1}"
     trained.report.update(title=name, models={name: trained.report["models"]["custom"]})
     card = _card(arguments, rows, trained, name, bundle)
-    _export(arguments.models_dir, card, trained.weights, texts)
+    _export(arguments.models_dir, card, trained.weights, encoded)
     shutil.rmtree(cache, ignore_errors=True)
     _show_report(arguments, trained.report, log)
     size_kb = sum(file.stat().st_size for file in (arguments.models_dir / name).iterdir()) / 1e3
@@ -68,14 +66,14 @@ def train_model(arguments: argparse.Namespace, base: str, rows: Rows, log: Log) 
 
 def _encode(rows: Rows, encoder: Encoder, cache: Path, file: str, log: Log) -> tuple[Rows, EncodedTexts]:
     """Encode the rows; return those that have words, and their encoder outputs."""
-    if long := sum(len(text) > MAX_TEXT_CHARS for text in rows.texts):
-        log(f"cut: {long:,} to their first {MAX_TEXT_CHARS:,} characters")
+    if n_long := sum(len(text) > MAX_TEXT_CHARS for text in rows.texts):
+        log(f"cut: {n_long:,} to their first {MAX_TEXT_CHARS:,} characters")
     with Progress(sys.stderr) as progress:
         texts, indices = encode_texts(
             encoder,
             rows.texts,
             cache=cache,
-            progress=lambda done, total: progress.count(done, total, "texts encoded"),
+            progress=lambda n_done, total: progress.count(n_done, total, "texts encoded"),
         )
     if len(indices) < len(rows.texts):
         log(f"left out: {len(rows.texts) - len(indices):,} without a word")
@@ -85,18 +83,18 @@ def _encode(rows: Rows, encoder: Encoder, cache: Path, file: str, log: Log) -> t
 def _with_words(rows: Rows, indices: Ints, file: str) -> Rows:
     texts, truth = [rows.texts[i][:MAX_TEXT_CHARS] for i in indices], [rows.truth[i] for i in indices]
     present = {label for labels in truth for label in labels}
-    if lost := [label for label in rows.labels if label not in present]:
-        raise InvalidInput(f"{file}: no text of the label {lost[0]!r} has a word in it; take the label out")
+    if absent := [label for label in rows.labels if label not in present]:
+        raise InvalidInput(f"{file}: no text of the label {absent[0]!r} has a word in it; take the label out")
     return Rows(texts, truth, rows.labels, rows.several, rows.notes)
 
 
 def _export(models_dir: Path, card: Mapping[str, Any], weights: dict[str, Any], texts: EncodedTexts) -> None:
     """Write the bundle if its graph gives the numbers of the definition, to the bit."""
     model = graph.to_onnx(weights)
-    wrong = count_mismatches(model, weights, texts.take(np.arange(min(VERIFIED_TEXTS, len(texts)))))
-    if wrong:
+    mismatches = count_mismatches(model, weights, texts.take(np.arange(min(VERIFIED_TEXTS, len(texts)))))
+    if mismatches:
         raise BundleError(
-            f"{card['name']} is not written: its graph differs from the definition on {wrong} texts"
+            f"{card['name']} is not written: its graph differs from the definition on {mismatches} texts"
         )
     write_bundle(models_dir, HEAD, card, model, float_model=to_float(model))
 
@@ -112,7 +110,7 @@ def _show_report(arguments: argparse.Namespace, report: Mapping[str, Any], log: 
 
 
 def _card(
-    arguments: argparse.Namespace, rows: Rows, trained: Trained, name: str, encoder: Bundle
+    arguments: argparse.Namespace, rows: Rows, trained: TrainedHead, name: str, encoder: Bundle
 ) -> dict[str, Any]:
     (metrics,) = trained.report["models"].values()
     baseline = trained.report["baseline"]
@@ -136,6 +134,6 @@ def _card(
             "interval": list(metrics["interval"]),
             "balanced_accuracy": metrics["balanced_accuracy"],
             "linear_accuracy": baseline["accuracy"] if baseline else None,
-            "labels": {each["label"]: each["recall"] for each in metrics["labels"]},
+            "labels": {label["label"]: label["recall"] for label in metrics["labels"]},
         },
     }

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import onnx
 
-from model_export.encoder.quantized import Array, Stored
+from model_export.encoder.quantized import Array, Weights
 from model_export.head import quantized
 from model_export.head.encoded import EncodedTexts
 from service.runtime.session import Runtime, Session
@@ -20,21 +20,21 @@ COMPARED_OUTPUTS = ("bias", "contribution", "target", "since", "plane")
 Outputs = Mapping[str, Array]
 
 
-def count_mismatches(model: onnx.ModelProto, weights: Stored, texts: EncodedTexts) -> int:
+def count_mismatches(model: onnx.ModelProto, weights: Weights, texts: EncodedTexts) -> int:
     """Return the number of texts for which some output of the graph differs."""
-    session, wrong = Runtime("cpu", 1).open(model.SerializeToString()), 0
-    for tokenized, both in zip(texts.tokenized, texts.states, strict=True):
-        output = EncoderOutput(np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1]))
+    session, mismatches = Runtime("cpu", 1).open(model.SerializeToString()), 0
+    for tokenized, states in zip(texts.tokenized, texts.states, strict=True):
+        output = EncoderOutput(np.ascontiguousarray(states[:, 0]), np.ascontiguousarray(states[:, 1]))
         text = EncodedText(tokenized, [output])
-        wrong += any(mismatched_outputs(session, [expected_outputs(weights, text)], [text]))
-    return wrong
+        mismatches += any(mismatched_outputs(session, [expected_outputs(weights, text)], [text]))
+    return mismatches
 
 
-def expected_outputs(weights: Stored, text: EncodedText) -> Outputs:
+def expected_outputs(weights: Weights, text: EncodedText) -> Outputs:
     """Return the outputs of the definition for one text, by the names of the graph's outputs."""
-    hidden = np.concatenate([each.hidden_states for each in text.outputs])
-    embedding = np.concatenate([each.input_embeddings for each in text.outputs])
-    members = [range(*each) for each in pairwise(text.tokenized.bounds.tolist())]
+    hidden = np.concatenate([output.hidden_states for output in text.outputs])
+    embedding = np.concatenate([output.input_embeddings for output in text.outputs])
+    members = [range(start, end) for start, end in pairwise(text.tokenized.bounds.tolist())]
     result = quantized.run(weights, hidden, embedding, members)
     expected = {name: np.asarray(getattr(result, name)) for name in COMPARED_OUTPUTS}
     if "near" in weights:
@@ -48,21 +48,21 @@ def mismatched_outputs(
     texts: Sequence[EncodedText],
     fed_weights: Mapping[str, Array] = MappingProxyType({}),
 ) -> list[set[str]]:
-    """Run a head's graph on texts together; return for each the names of the outputs that differ.
+    """Run a head's graph on a batch of texts; return the names of the outputs that differ for each text.
 
-    `fed_weights` are those that the session's graph has no values for.
+    `fed_weights` are the weights that the session's graph does not contain.
     """
     names = tuple(expected[0])
     feeds = assemble_feeds(texts)
     values = dict(zip(names, session.run({**feeds.arrays, **fed_weights}, names), strict=True))
-    found = []
-    for b, (text, wanted) in enumerate(zip(texts, expected, strict=True)):
-        given = _cut_out(values, b, feeds.is_word.shape, len(text.tokenized))
-        found.append({name for name in names if not np.array_equal(given[name], wanted[name])})
-    return found
+    mismatches = []
+    for b, (text, outputs) in enumerate(zip(texts, expected, strict=True)):
+        actual = _outputs_of_text(values, b, feeds.is_word.shape, len(text.tokenized))
+        mismatches.append({name for name in names if not np.array_equal(actual[name], outputs[name])})
+    return mismatches
 
 
-def _cut_out(values: Outputs, b: int, shape: tuple[int, ...], n: int) -> Outputs:
+def _outputs_of_text(values: Outputs, b: int, shape: tuple[int, ...], n: int) -> Outputs:
     """Return the outputs for text b of B, which has n words and was padded to N."""
     B, N = shape
     plane = values["plane"]

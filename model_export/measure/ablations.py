@@ -1,15 +1,15 @@
-"""Ablations of a served model: accuracy without word order and without attention, and what its leaders keep.
+"""Ablations of a served model: its accuracy without word order, without attention, and on leaders alone.
 
     hardmax-export ablations MODELS --data DATA
 
-    ordinary                  as the service answers
-    shuffled                  the words of each text in random order
-    without attention         every token encoded alone, so that its heads attend to the null key
+    ordinary                  the accuracy of the service
+    shuffled                  with the words of each text in random order
+    without attention         with every token encoded alone, so that its heads attend to the null key
     same label from leaders   the share of texts that keep their label if only leaders and two words on either
                               side of each remain
-    read                      the receptive field of a word, as a share of its chunk, at the median
+    read                      the median receptive field of a word, as a share of its chunk
 
-Figures are of the test split, from the two bundles in MODELS, as the service loads them.
+Figures are measured on the test split, with the two bundles in MODELS as the service loads them.
 """
 
 from __future__ import annotations
@@ -79,26 +79,26 @@ def single_token_chunks(tokenized: TokenizedText) -> list[tuple[Ints, Ints]]:
     return list(zip(tokenized.token_ids[:, None], tokenized.position_ids[:, None], strict=True))
 
 
-def shuffled(text: str, draw: random.Random) -> str:
+def shuffle_words(text: str, rng: random.Random) -> str:
     """Return the words of a text in random order."""
     words = text.split()
-    draw.shuffle(words)
+    rng.shuffle(words)
     return " ".join(words)
 
 
 def receptive_shares_and_leader_texts(
     served: ServedModel, texts: Sequence[str]
 ) -> tuple[list[float], list[str]]:
-    """Return the share of its chunk that each token has read; and each text cut to its leaders' contexts."""
+    """Return the share of its chunk that each token has read, and the texts reduced to leaders' contexts."""
     shares: list[float] = []
     leader_texts: list[str] = []
     for text in texts:
         tokenized = served.encoder.tokenize(text)
         chunks = served.encoder.encode(tokenized.chunks(), output_attentions=True)
-        for each in chunks:
-            assert each.receptive_fields is not None
-            size = each.receptive_fields.shape[1]
-            shares += [int(read).bit_count() / size for read in each.receptive_fields[-1].tolist()]
+        for chunk in chunks:
+            assert chunk.receptive_fields is not None
+            size = chunk.receptive_fields.shape[1]
+            shares += [int(read).bit_count() / size for read in chunk.receptive_fields[-1].tolist()]
         ((_, _, outputs),) = run_heads([served.head], [EncodedText(tokenized, chunks)], explain=True)
         assert outputs.target is not None
         leaders = np.unique(outputs.target[outputs.target >= 0])
@@ -112,29 +112,29 @@ def receptive_shares_and_leader_texts(
 
 def ablate(served: ServedModel, rows: corpora.Rows) -> dict[str, float]:
     """Return the figures of a data set, by name."""
-    draw = random.Random(0)
+    rng = random.Random(0)
     rows = [row for row in rows if row.split == "test" and row.target is not None]
-    draw.shuffle(rows)
+    rng.shuffle(rows)
     rows = rows[:ABLATED_TEXTS_PER_SET]
     texts, targets = [row.text for row in rows], np.array([row.target for row in rows])
-    sided = targets != 0.5
-    truth = targets[sided] > 0.5
+    polar = targets != 0.5
+    truth = targets[polar] > 0.5
     ordinary = served.logits(texts)
     shares, leader_texts = receptive_shares_and_leader_texts(served, texts)
     ablated = {
-        "shuffled": served.logits([shuffled(text, draw) for text in texts]),
+        "shuffled": served.logits([shuffle_words(text, rng) for text in texts]),
         "without attention": served.logits(texts, single_token_chunks),
     }
-    of_leaders = served.logits(leader_texts)
+    leader_logits = served.logits(leader_texts)
     figures = {
-        "texts": float(sided.sum()),
-        "ordinary": balanced_accuracy(ordinary[sided] > 0, truth),
-        **{name: balanced_accuracy(logits[sided] > 0, truth) for name, logits in ablated.items()},
-        "same label from leaders": float(((of_leaders > 0) == (ordinary > 0)).mean()),
+        "texts": float(polar.sum()),
+        "ordinary": balanced_accuracy(ordinary[polar] > 0, truth),
+        **{name: balanced_accuracy(logits[polar] > 0, truth) for name, logits in ablated.items()},
+        "same label from leaders": float(((leader_logits > 0) == (ordinary > 0)).mean()),
         "read": float(np.median(shares)),
-        "calibration error": score(ordinary[sided], truth).calibration_error,
+        "calibration error": score(ordinary[polar], truth).calibration_error,
     }
-    if not sided.all():
+    if not polar.all():
         figures["three labels"] = balanced_accuracy(
             three_labels(sigmoid(ordinary), served.neutral_margin), targets
         )
@@ -142,7 +142,7 @@ def ablate(served: ServedModel, rows: corpora.Rows) -> dict[str, float]:
 
 
 def predict_implicit_sentiment(served: ServedModel) -> list[dict[str, Any]]:
-    """Return one hundred sentences without a charged word, with their labels and predictions.
+    """Return one hundred sentences without opinion words, with their labels and predictions.
 
     They were written before any model of this project was evaluated on them.
     """
@@ -172,10 +172,10 @@ def run(arguments: argparse.Namespace) -> int:
     for row in rows:
         if row["predicted"] != row["label"]:
             print(f"  {row['label']:8} predicted {row['predicted']:8} {row['p']:.2f}  {row['text']}")
-    failed = behaviour.failure_rates(lambda texts: sigmoid(served.logits(texts)), served.neutral_margin)
-    print(f"behaviour: mean failure {np.mean(list(failed.values())):.3f}")
-    for name, share in failed.items():
-        print(f"  {share:.2f}  {name}")
+    rates = behaviour.failure_rates(lambda texts: sigmoid(served.logits(texts)), served.neutral_margin)
+    print(f"behaviour: mean failure {np.mean(list(rates.values())):.3f}")
+    for name, rate in rates.items():
+        print(f"  {rate:.2f}  {name}")
     if arguments.data is not None:
         for name, data in corpora.read_all(arguments.data).items():
             if any(row.split == "test" and row.target is not None for row in data):

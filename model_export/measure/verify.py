@@ -2,11 +2,11 @@
 
 Texts are encoded in batches, as in the service; the definition in numpy encodes every chunk alone. Hidden
 states, input embeddings and attention counts must be equal, and so must the positions, leaders and
-contributions of every text; those of the graphs for GPUs too, if a bundle has them. These run on the CPU, or
-with `--provider cuda` on a GPU. There is no tolerance: everything is computed on integers.
+contributions of every text. The same holds for the graphs for GPUs, if a bundle has them; they run on the CPU
+or, with `--provider cuda`, on a GPU. There is no tolerance, because everything is computed on integers.
 
-For one random token of each chunk, tokens that it has not read are left out in place: once all of them, once
-a single one. Its hidden state must not change (docs/theory.md, section 7).
+For one random token of each chunk, tokens that it has not read are left out: once all of them, once a single
+one. Its hidden state must not change (docs/theory.md, section 7).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from evaluation.tables.columns import find_column
 from evaluation.tables.reading import read_table
 from model_export.data import corpora
 from model_export.encoder import quantized as encoder_quantized
-from model_export.encoder.quantized import ZERO, Array, Stored
-from model_export.head.graph import weights_of
+from model_export.encoder.quantized import ZERO, Array, Weights
+from model_export.head.graph import read_weights
 from model_export.head.verification import expected_outputs, mismatched_outputs
 from service.errors import InvalidInput, NotFound
 from service.runtime.batcher import group_by_length
@@ -52,15 +52,15 @@ class Parity:
 
     texts: int = 0
     chunks: int = 0
-    attention_choices: int = 0  # that were compared: the argmax set of a head for a token
+    attention_choices: int = 0  # argmax sets of a head for a token
     different_states: int = 0
     different_float: int = 0  # chunks and texts for which a graph for GPUs gives another number
     different_choices: int = 0
     different_leaders: int = 0
     different_contributions: int = 0
     different_ood: int = 0
-    ablations: int = 0  # chunks without tokens that one of the others had not read
-    different_ablated: int = 0  # of these, with another hidden state of that token
+    ablations: int = 0  # chunks without tokens that one of their tokens had not read
+    different_ablated: int = 0  # ablations in which the hidden state of that token differs
 
     @property
     def differences(self) -> int:
@@ -68,8 +68,8 @@ class Parity:
         return sum(count for name, count in asdict(self).items() if name.startswith("different_"))
 
 
-class FloatProducts(Runtime):
-    """Opens the graphs for GPUs, on the CPU."""
+class FloatGraphRuntime(Runtime):
+    """Opens the graphs for GPUs on the CPU."""
 
     def __init__(self, threads: int) -> None:
         super().__init__("cpu", threads)
@@ -80,14 +80,14 @@ class FloatProducts(Runtime):
         return Runtime("cpu", self.intra_op_threads).open(model, weights)
 
 
-def encoder_weights(model: bytes) -> Stored:
-    """Return the weights that `to_onnx` got; graphs of 0.3 do not hold the limit of their normalizations."""
+def encoder_weights(model: bytes) -> Weights:
+    """Return the weights from which `to_onnx` made a graph; graphs of 0.3 do not contain `limit`."""
     graph = onnx.load_from_string(model).graph
-    found = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
-    null_keys = (found["nobody"].astype(np.int16) - ZERO).astype(np.int8)
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    null_keys = (stored["nobody"].astype(np.int16) - ZERO).astype(np.int8)
     return {
-        "limit": np.float32(200), "clip": any(node.op_type == "ClippedNorm" for node in graph.node), **found,
-        "positions": found["of_place"], "null_keys": null_keys, "heads": found["split_keys"][3],
+        "limit": np.float32(200), "clip": any(node.op_type == "ClippedNorm" for node in graph.node), **stored,
+        "positions": stored["of_place"], "null_keys": null_keys, "heads": stored["split_keys"][3],
     }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ class Verifier:
         self, head: Bundle, encoder: Bundle, provider: Literal["cpu", "cuda"] = "cpu", threads: int = 1
     ) -> None:
         runtime = Runtime("cpu", threads)
-        float_runtime = FloatProducts(threads) if provider == "cpu" else Runtime(provider, threads)
+        float_runtime = FloatGraphRuntime(threads) if provider == "cpu" else Runtime(provider, threads)
         self._encoder = Encoder.load(encoder, runtime)
         self._float_encoder: Encoder | None = None
         if encoder.float_model is not None:
@@ -110,26 +110,22 @@ class Verifier:
         if head.float_model is not None:
             self._heads.append((float_runtime.open(head.float_model), split_weights(head.model)[1]))
         self._encoder_weights = encoder_quantized.to_float(encoder_weights(encoder.model))
-        self._head_weights = weights_of(onnx.load_from_string(head.model))
-        self._draw = random.Random(0)
+        self._head_weights = read_weights(onnx.load_from_string(head.model))
+        self._rng = random.Random(0)
 
     def compare(self, texts: Sequence[str]) -> Iterator[Parity]:
         """Compare texts; yield the counts so far after each batch of texts."""
         parity = Parity()
-        for begin in range(0, len(texts), TEXTS_PER_BATCH):
-            batch = map(self._encoder.tokenize, texts[begin : begin + TEXTS_PER_BATCH])
+        for start in range(0, len(texts), TEXTS_PER_BATCH):
+            batch = map(self._encoder.tokenize, texts[start : start + TEXTS_PER_BATCH])
             tokenized = [text for text in batch if len(text)]
-            chunks = [text.chunks() for text in tokenized]
-            flat = [chunk for some in chunks for chunk in some]
-            if flat:
-                outputs = self._encoder.encode(flat, output_attentions=True)
-                self._compare_chunks(flat, outputs, parity)
-                self._compare_ablated(flat, outputs, parity)
+            chunks = [chunk for text in tokenized for chunk in text.chunks()]
+            if chunks:
+                outputs = self._encoder.encode(chunks, output_attentions=True)
+                self._compare_chunks(chunks, outputs, parity)
+                self._compare_ablated(chunks, outputs, parity)
                 remaining = iter(outputs)
-                encoded = [
-                    EncodedText(text, [next(remaining) for _ in some])
-                    for text, some in zip(tokenized, chunks, strict=True)
-                ]
+                encoded = [EncodedText(text, [next(remaining) for _ in text.chunks()]) for text in tokenized]
                 self._compare_heads(encoded, parity)
             yield parity
 
@@ -142,12 +138,12 @@ class Verifier:
             assert output.attention_counts is not None
             parity.chunks += 1
             parity.attention_choices += counts.shape[0] * counts.shape[1] * heads
-            same = np.array_equal(states, output.hidden_states)
-            parity.different_states += not (same and np.array_equal(embeddings, output.input_embeddings))
+            equal = np.array_equal(states, output.hidden_states)
+            parity.different_states += not (equal and np.array_equal(embeddings, output.input_embeddings))
             parity.different_choices += int((counts != output.attention_counts).sum())
         if self._float_encoder is not None:
-            other = self._float_encoder.encode(chunks, output_attentions=True)
-            parity.different_float += _count_different(outputs, other)
+            float_outputs = self._float_encoder.encode(chunks, output_attentions=True)
+            parity.different_float += _count_different(outputs, float_outputs)
 
     def _compare_ablated(
         self, chunks: Sequence[Chunk], outputs: Sequence[EncoderOutput], parity: Parity
@@ -157,18 +153,18 @@ class Verifier:
         expected: list[tuple[int, Array]] = []  # the row of the token, and its state
         for (token_ids, position_ids), output in zip(chunks, outputs, strict=True):
             assert output.receptive_fields is not None
-            i = self._draw.randrange(len(token_ids))
+            i = self._rng.randrange(len(token_ids))
             read = int(output.receptive_fields[-1][i])
             unread = [j for j in range(len(token_ids)) if not read >> j & 1]
-            for left_out in (unread, [self._draw.choice(unread)]) if unread else ():
-                rest = np.setdiff1d(np.arange(len(token_ids)), left_out)
-                reduced.append((token_ids[rest], position_ids[rest]))
-                expected.append((int(rest.searchsorted(i)), output.hidden_states[i]))
-        found = self._encoder.encode(reduced, output_attentions=False)
-        parity.ablations += len(found)
+            for left_out in (unread, [self._rng.choice(unread)]) if unread else ():
+                kept_tokens = np.setdiff1d(np.arange(len(token_ids)), left_out)
+                reduced.append((token_ids[kept_tokens], position_ids[kept_tokens]))
+                expected.append((int(kept_tokens.searchsorted(i)), output.hidden_states[i]))
+        ablated = self._encoder.encode(reduced, output_attentions=False)
+        parity.ablations += len(ablated)
         parity.different_ablated += sum(
             not np.array_equal(output.hidden_states[row], state)
-            for output, (row, state) in zip(found, expected, strict=True)
+            for output, (row, state) in zip(ablated, expected, strict=True)
         )
 
     def _compare_heads(self, texts: Sequence[EncodedText], parity: Parity) -> None:
@@ -176,11 +172,11 @@ class Verifier:
         expected = [expected_outputs(self._head_weights, text) for text in texts]
         lengths = [len(text.tokenized) for text in texts]
         for group in group_by_length(lengths, MAX_WORD_PAIRS["cpu"], power=2):
-            some, values = [texts[i] for i in group], [expected[i] for i in group]
-            served, *others = (
-                mismatched_outputs(session, values, some, weights) for session, weights in self._heads
+            batch, outputs = [texts[i] for i in group], [expected[i] for i in group]
+            served, *on_gpu = (
+                mismatched_outputs(session, outputs, batch, weights) for session, weights in self._heads
             )
-            parity.different_float += sum(any(of) for of in zip(*others, strict=True))
+            parity.different_float += sum(any(names) for names in zip(*on_gpu, strict=True))
             parity.different_leaders += sum(bool(names & {"target", "since"}) for names in served)
             parity.different_contributions += sum(
                 bool(names & {"bias", "contribution", "plane"}) for names in served
@@ -189,12 +185,12 @@ class Verifier:
         parity.texts += len(texts)
 
 
-def _count_different(one: Sequence[EncoderOutput], other: Sequence[EncoderOutput]) -> int:
+def _count_different(outputs: Sequence[EncoderOutput], others: Sequence[EncoderOutput]) -> int:
     """Return the number of chunks that differ."""
     parts = ("hidden_states", "input_embeddings", "attention_counts")
     return sum(
         not all(np.array_equal(getattr(a, part), getattr(b, part)) for part in parts)
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(outputs, others, strict=True)
     )
 
 
@@ -230,8 +226,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidInput(f"{arguments.bundle} is a bundle of kind {head.kind}; verify needs a head")
     sha256 = head.card["encoder"]["sha256"]
     folders = [arguments.bundle.absolute().parent, arguments.encoders]
-    bundles = (read_bundle(each) for each in find_served(folders).values() if kind_of(each) == ENCODER)
-    encoder = next((each for each in bundles if each.card["model_sha256"] == sha256), None)
+    bundles = (read_bundle(path) for path in find_served(folders).values() if kind_of(path) == ENCODER)
+    encoder = next((bundle for bundle in bundles if bundle.card["model_sha256"] == sha256), None)
     if encoder is None:
         raise NotFound(
             f"the encoder {sha256[:12]} of this head is not in {' or '.join(map(str, folders))}: "
@@ -255,26 +251,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _compare(verifier: Verifier, name: str, texts: Sequence[str]) -> Parity:
     """Compare the texts of one set; print progress to stderr."""
-    parity, began = Parity(), time.monotonic()
-    printed = began
+    parity, start_s, line_s = Parity(), time.monotonic(), PROGRESS_LINE_S
     for parity in verifier.compare(texts):
-        if (now := time.monotonic()) - printed > PROGRESS_LINE_S:
-            done = f"{parity.texts} of {len(texts)} texts, {parity.chunks} chunks"
-            print(f"{name}: {done}, {parity.differences} differences, {now - began:.0f} s", file=sys.stderr)
-            printed = now
+        if (elapsed_s := time.monotonic() - start_s) > line_s:
+            progress = f"{parity.texts} of {len(texts)} texts, {parity.chunks} chunks"
+            print(f"{name}: {progress}, {parity.differences} differences, {elapsed_s:.0f} s", file=sys.stderr)
+            line_s = elapsed_s + PROGRESS_LINE_S
     return parity
 
 
 def _texts(arguments: argparse.Namespace) -> dict[str, list[str]]:
-    """Return the texts of a file, or of each data set: first those that were held out for the figures."""
+    """Return the texts of a file, or of each data set, where texts of the test split come first."""
     if arguments.file:
         table = read_table(arguments.file, column=arguments.column)
         cells = map(str, table.values(find_column(table, arguments.column)))
         texts = [text for text in cells if text.strip()]
         return {arguments.file: texts[: arguments.texts]} if texts else {}
-    found = {}
+    sets = {}
     for name, rows in corpora.read_all(arguments.data).items():
         held_out_first = sorted(rows, key=lambda row: -corpora.SPLITS.index(row.split))
         n_texts = arguments.reviews if name == "reviews" and arguments.reviews else arguments.texts
-        found[name] = [row.text for row in held_out_first[:n_texts]]
-    return found
+        sets[name] = [row.text for row in held_out_first[:n_texts]]
+    return sets

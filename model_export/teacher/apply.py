@@ -1,4 +1,4 @@
-"""What a teacher says of the training texts: computed once, in bfloat16, and kept in a file."""
+"""The outputs of a teacher for the training texts, computed once in bfloat16 and stored in a file."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model_export.data.training_set import batches, padded, to_device
+from model_export.data.training_set import batches, pad, to_device
 from model_export.teacher.encoder import PADDING, Teacher
 from model_export.training import Report
 
-Halves = NDArray[np.float16]
+Float16Array = NDArray[np.float16]
 TEXTS_PER_FLUSH = 16_384
 TOKENS_PER_BATCH = {"cpu": 1_500, "cuda": 32_768}
 
 
 def apply_teacher(
     teacher: Teacher, function: Callable[[Tensor], Tensor], texts: list[str], file: Path, report: Report
-) -> Halves:
-    """Return `function` of the token ids of each text, [n, width]; `function` is a method of `teacher`.
+) -> Float16Array:
+    """Return the outputs of `function`, a method of `teacher`, for the token ids of each text, [n, width].
 
     The result is written to `file`; an interrupted run resumes.
     """
-    device, done_file = teacher.words.weight.device, file.with_suffix(".done")
+    device, count_file = teacher.words.weight.device, file.with_suffix(".done")
     width = function(torch.full((1, 1), PADDING + 1, device=device)).shape[1]
-    done = int(done_file.read_text()) if done_file.exists() and file.exists() else 0
-    found = np.lib.format.open_memmap(
-        file, mode="r+" if done else "w+", dtype=np.float16, shape=(len(texts), width)
+    n_done = int(count_file.read_text()) if count_file.exists() and file.exists() else 0
+    outputs = np.lib.format.open_memmap(
+        file, mode="r+" if n_done else "w+", dtype=np.float16, shape=(len(texts), width)
     )
-    for at in range(done, len(texts), TEXTS_PER_FLUSH):
-        part = teacher.tokenize(texts[at : at + TEXTS_PER_FLUSH])
-        for rows in batches(np.array([len(each) for each in part]), TOKENS_PER_BATCH[device.type]):
-            x = to_device(padded([part[i] for i in rows.tolist()], PADDING), device)
+    for start in range(n_done, len(texts), TEXTS_PER_FLUSH):
+        token_ids = teacher.tokenize(texts[start : start + TEXTS_PER_FLUSH])
+        for rows in batches(np.array([len(ids) for ids in token_ids]), TOKENS_PER_BATCH[device.type]):
+            x = to_device(pad([token_ids[i] for i in rows.tolist()], PADDING), device)
             with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16):
-                found[at + rows] = function(x).float().cpu().numpy()
-        found.flush()
-        done_file.write_text(str(at + len(part)))
-        report(f"{file.name}: {at + len(part)} of {len(texts)} texts")
-    return found
+                outputs[start + rows] = function(x).float().cpu().numpy()
+        outputs.flush()
+        n_done = start + len(token_ids)
+        count_file.write_text(str(n_done))
+        report(f"{file.name}: {n_done} of {len(texts)} texts")
+    return outputs

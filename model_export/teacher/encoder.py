@@ -9,7 +9,6 @@ Shapes: B texts, N tokens, H heads, W width.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,35 +20,35 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 
+from model_export.attention.position_buckets import position_buckets
 from service.errors import NotFound
 
 TokenIds = NDArray[np.int32]
 TEACHER_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 PADDING = 1
-MAX_TEACHER_TOKENS = 64  # of a text: its two ends
+MAX_TEACHER_TOKENS = 64  # of a text; longer ones lose their middle
 NEGATIVE_INDEX, NEUTRAL_INDEX, POSITIVE_INDEX = range(3)
-NEAR, FAR, BUCKETS = 8, 128, 32  # distances up to NEAR have a bucket each, further ones logarithmic ones
+BUCKETS = 32  # of relative positions
 
 
 class Layer(nn.Module):
     """A layer of MPNet."""
 
-    def __init__(self, width: int, heads: int, wide: int, eps: float) -> None:
+    def __init__(self, width: int, heads: int, hidden: int, eps: float) -> None:
         super().__init__()
         self.heads = heads
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.norm1, self.norm2 = nn.LayerNorm(width, eps), nn.LayerNorm(width, eps)
-        self.up, self.down = nn.Linear(width, wide), nn.Linear(wide, width)
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
 
     def forward(self, x: Tensor, position_bias: Tensor) -> Tensor:
         """Return the next states of x [B, N, W]; `position_bias` [B, H, N, N] is far below 0 for padding."""
         B, N, W = x.shape
         q, k, v = self.qkv(x).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        read = functional.scaled_dot_product_attention(q, k, v, attn_mask=position_bias.to(q.dtype))
-        read = read.transpose(1, 2).reshape(B, N, W)
-        x = self.norm1(x + self.out(read))
-        y: Tensor = self.norm2(x + self.down(functional.gelu(self.up(x))))
-        return y
+        context = functional.scaled_dot_product_attention(q, k, v, attn_mask=position_bias.to(q.dtype))
+        x = self.norm1(x + self.out(context.transpose(1, 2).reshape(B, N, W)))
+        x = self.norm2(x + self.down(functional.gelu(self.up(x))))
+        return x
 
 
 class Teacher(nn.Module):
@@ -76,17 +75,17 @@ class Teacher(nn.Module):
         self.head = nn.Linear(width, 3)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-        self.load_state_dict(_published(load_file(folder / "model.safetensors")), strict=False)
-        for part in (self.words, self.positions, self.distance):
-            part.requires_grad_(False)
+        self.load_state_dict(_rename_weights(load_file(folder / "model.safetensors")), strict=False)
+        for table in (self.words, self.positions, self.distance):
+            table.requires_grad_(False)
 
     def tokenize(self, texts: Sequence[str], max_tokens: int = MAX_TEACHER_TOKENS) -> list[TokenIds]:
         """Return the token ids of each text; of a long text, those of its two ends."""
-        ids = [np.array(found.ids, np.int32) for found in self.tokenizer.encode_batch(list(texts))]
+        ids = [np.array(encoding.ids, np.int32) for encoding in self.tokenizer.encode_batch(list(texts))]
         half = max_tokens // 2
         return [
-            each if len(each) <= max_tokens else np.concatenate([each[:half], each[half - max_tokens :]])
-            for each in ids
+            row if len(row) <= max_tokens else np.concatenate([row[:half], row[half - max_tokens :]])
+            for row in ids
         ]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -96,33 +95,26 @@ class Teacher(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """Return the mean hidden state [B, W] of token ids [B, N]."""
-        there = x != PADDING
-        mask = torch.zeros(x.shape, device=x.device).masked_fill(~there, -1e4)[:, None, None]
+        is_token = x != PADDING
+        mask = torch.zeros(x.shape, device=x.device).masked_fill(~is_token, -1e4)[:, None, None]
         position_bias = mask + self.position_bias(x.shape[1])
-        y = self.norm(self.words(x) + self.positions(there.cumsum(1) * there + PADDING))
+        y = self.norm(self.words(x) + self.positions(is_token.cumsum(1) * is_token + PADDING))
         for layer in self.layers:
             y = layer(y, position_bias)
-        mean: Tensor = (y * there[..., None]).sum(1) / there.sum(1, keepdim=True)
+        mean: Tensor = (y * is_token[..., None]).sum(1) / is_token.sum(1, keepdim=True)
         return mean
 
     def position_bias(self, n: int) -> Tensor:
-        """Return what each head adds for the distance i - j, [H, N, N]; half of the buckets are for j > i."""
-        position = torch.arange(n, device=self.distance.weight.device)
-        away = position[:, None] - position[None]
-        far = away.abs()
-        half = BUCKETS // 2
-        wide = (
-            NEAR + (torch.log(far.clamp(min=1).float() / NEAR) / math.log(FAR / NEAR) * (half - NEAR)).long()
-        )
-        bucket = (away < 0).long() * half + torch.where(far < NEAR, far, wide.clamp(max=half - 1))
-        scores: Tensor = self.distance(bucket).permute(2, 0, 1)
+        """Return what each head adds to the scores for the distance i - j, [H, N, N]."""
+        i = torch.arange(n, device=self.distance.weight.device)
+        scores: Tensor = self.distance(position_buckets(i[:, None] - i, BUCKETS)).permute(2, 0, 1)
         return scores
 
 
-def _published(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _rename_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the published weights by the names of this module."""
     state = {name.removeprefix("mpnet."): value for name, value in state.items()}
-    found = {
+    renamed = {
         "words.weight": state["embeddings.word_embeddings.weight"],
         "positions.weight": state["embeddings.position_embeddings.weight"],
         "norm.weight": state["embeddings.LayerNorm.weight"],
@@ -138,9 +130,9 @@ def _published(state: dict[str, Tensor]) -> dict[str, Tensor]:
     }
     for i in {int(name.split(".")[2]) for name in state if name.startswith("encoder.layer.")}:
         for end in ("weight", "bias"):
-            theirs, ours = f"encoder.layer.{i}", f"layers.{i}"
-            attention = [state[f"{theirs}.attention.attn.{part}.{end}"] for part in "qkv"]
-            found[f"{ours}.qkv.{end}"] = torch.cat(attention)
+            source, target = f"encoder.layer.{i}", f"layers.{i}"
+            qkv = [state[f"{source}.attention.attn.{part}.{end}"] for part in "qkv"]
+            renamed[f"{target}.qkv.{end}"] = torch.cat(qkv)
             for name, published in names.items():
-                found[f"{ours}.{name}.{end}"] = state[f"{theirs}.{published}.{end}"]
-    return found
+                renamed[f"{target}.{name}.{end}"] = state[f"{source}.{published}.{end}"]
+    return renamed

@@ -1,7 +1,7 @@
 """Zero-shot sentiment: is the embedding of a text nearer to plain positive or to plain negative sentences?
 
-The published encoder classifies plain events ("They solved it the same day.") better in this way than models
-that are fitted to reviews, in which a plain event is mostly a complaint.
+In this way the published encoder classifies plain events ("They solved it the same day.") better than models
+that are fitted to reviews, where plain events are mostly complaints.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.training_set import padded, to_device
+from model_export.data.training_set import pad, to_device
 from model_export.teacher.encoder import PADDING, Teacher
 
 Embeddings = NDArray[np.float16]
@@ -39,21 +39,21 @@ It caused us a lot of trouble.|Shame on them, I want to complain.|I am ashamed o
 
 
 def zero_shot_axis(teacher: Teacher) -> NDArray[np.float32]:
-    """Return the mean of the plain positive sentences less that of the negative ones, each of length one."""
-    device, sides = teacher.words.weight.device, []
+    """Return the mean unit embedding of plain positive sentences minus that of negative ones."""
+    device, means = teacher.words.weight.device, []
     for text in (HAPPY_SENTENCES, UNHAPPY_SENTENCES):
-        sentences = [each for line in text.splitlines() for each in line.split("|")]
-        x = to_device(padded(teacher.tokenize(sentences), PADDING), device)
+        sentences = [sentence for line in text.splitlines() for sentence in line.split("|")]
+        x = to_device(pad(teacher.tokenize(sentences), PADDING), device)
         with torch.inference_mode():
             embedded = teacher.embed(x).float().cpu().numpy()
-        sides.append(_unit(embedded).mean(0))
-    return np.asarray(sides[0] - sides[1], np.float32)
+        means.append(_normalize(embedded).mean(0))
+    return np.asarray(means[0] - means[1], np.float32)
 
 
 def zero_shot_scores(embeddings: Embeddings, axis: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the score of each embedding; near 0 for a plain fact."""
-    return np.asarray(_unit(np.asarray(embeddings, np.float32)) @ axis, np.float32)
+    return np.asarray(_normalize(np.asarray(embeddings, np.float32)) @ axis, np.float32)
 
 
-def _unit(x: NDArray[np.float32]) -> NDArray[np.float32]:
+def _normalize(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True), np.float32)

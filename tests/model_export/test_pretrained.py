@@ -14,13 +14,13 @@ from model_export.data.names import is_english_token
 from model_export.data.training_set import TrainingSet
 from model_export.encoder.quantized import quantize
 from model_export.head.leader_head import LeaderHead
-from model_export.learners import Learners
 from model_export.measure.ablations import ServedModel
 from model_export.measure.scores import neutral_band, sigmoid, three_labels
 from model_export.pretrained import set_special_tokens
-from model_export.publish import figures_of, fit_neutral_threshold, write_bundles
+from model_export.publish import compute_figures, fit_neutral_threshold, write_bundles
 from model_export.restore import restore
 from model_export.stages import calibrate, predict
+from model_export.training_model import TrainingModel
 from service.errors import BundleError
 from service.text.encoder import VOCABULARY_KEYS
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
@@ -54,13 +54,13 @@ def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
     assert np.ptp(ServedModel(tmp_path, "sentiment").logits(TEXTS)) > 0.1
 
 
-def test_card_has_figures_of_the_test_split_by_the_graph_that_is_served(tmp_path):
+def test_card_has_compute_figures_the_test_split_by_the_graph_that_is_served(tmp_path):
     write(random_encoder(), random_head(), tmp_path)
     card = json.loads((tmp_path / "sentiment" / "card.json").read_text())
     rows = [row for row in SETS["films"] if row.split == "test"]
     logits = ServedModel(tmp_path, "sentiment").logits([row.text for row in rows])
     targets = np.array([row.target for row in rows])
-    expected = figures_of(logits, targets, card["neutral_threshold"])
+    expected = compute_figures(logits, targets, card["neutral_threshold"])
     figures = card["figures"]["films"]
     assert figures["confusion"] == [list(row) for row in expected["confusion"]]
     for name in ("balanced_accuracy", "three_labels", "log_loss"):
@@ -69,16 +69,16 @@ def test_card_has_figures_of_the_test_split_by_the_graph_that_is_served(tmp_path
 
 def test_released_weights_are_restored_to_the_bit(tmp_path):
     random, published = random_encoder(RELATIVE), random_encoder(RELATIVE, seed=1)
-    learners = Learners(random, random_head())
+    model = TrainingModel(random, random_head())
     texts = TrainingSet.from_texts(WordPieceTokenizer(VOCABULARY), TEXTS, [0.5] * len(TEXTS))
     calibrate(random, texts)
-    write(random, learners.head, tmp_path)
-    restored = Learners(published, random_head(seed=1))
+    write(random, model.head, tmp_path)
+    restored = TrainingModel(published, random_head(seed=1))
     embeddings = np.random.default_rng(0).normal(size=(len(texts), RELATIVE.width)).astype(np.float16)
     restore(restored, tmp_path, replace(texts, embeddings=embeddings))
     for name, stored in quantize(random).items():
         assert np.allclose(quantize(published)[name], stored, rtol=1e-6, atol=0), name
-    assert np.array_equal(predict(published, restored.head, texts), predict(random, learners.head, texts))
+    assert np.array_equal(predict(published, restored.head, texts), predict(random, model.head, texts))
     threshold = json.loads((tmp_path / "sentiment" / "card.json").read_text())["neutral_threshold"]
     assert restored.threshold.value.item() == pytest.approx(threshold)
 
@@ -125,6 +125,6 @@ def test_threshold_has_nearly_the_best_balanced_accuracy_of_three_labels():
 
 
 def test_figures_are_by_the_sign_and_of_three_labels():
-    found = figures_of(np.array([3.0, -3.0, 0.1, -0.2]), np.array([1.0, 0.0, 0.5, 0.0]), 1.0)
+    found = compute_figures(np.array([3.0, -3.0, 0.1, -0.2]), np.array([1.0, 0.0, 0.5, 0.0]), 1.0)
     assert found["balanced_accuracy"] == 1.0
     assert found["three_labels"] == pytest.approx((1 + 1 + 0.5) / 3)

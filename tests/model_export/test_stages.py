@@ -10,9 +10,8 @@ from encoders import RELATIVE, random_encoder, random_head
 from model_export import training
 from model_export.data.corpora import Row
 from model_export.data.training_set import TrainingSet, plan_epochs
-from model_export.encoder.attention import Attention
-from model_export.learners import EmbeddingDistillation, Learners, NeutralThreshold
-from model_export.recipe import Recipe, SourceConfig, select_texts, short_texts, sum_targets
+from model_export.encoder.attention import AttentionRecord
+from model_export.recipe import Recipe, SourceConfig, make_short_set, select_texts, sum_targets
 from model_export.stages import (
     StageConfig,
     StageContext,
@@ -25,7 +24,8 @@ from model_export.stages import (
     predict,
     tune_jointly,
 )
-from model_export.teacher.fit import positive
+from model_export.teacher.fit import positive_probs
+from model_export.training_model import EmbeddingDistillation, NeutralThreshold, TrainingModel
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 WORDS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] [CLS] [SEP] good bad film soup plot".split()]
@@ -44,23 +44,23 @@ class Interrupted(Exception):
     pass
 
 
-def learners(config=RELATIVE):
+def new_model(config=RELATIVE):
     torch.manual_seed(0)
     encoder = random_encoder(config)
     calibrate(encoder, TEXTS)
-    return Learners(encoder, random_head())
+    return TrainingModel(encoder, random_head())
 
 
 def run(stage, checkpoint, interrupt_after=None):
     """Return the weights after a stage, which its report may interrupt."""
-    learning = learners()
+    model = new_model()
 
     def report(line):
         if interrupt_after and f" {interrupt_after}/" in line:
             raise Interrupted
 
-    stage(learning, TEXTS, CONFIG, StageContext(0, report), checkpoint)
-    return [p.detach().clone() for p in learning.parameters()]
+    stage(model, TEXTS, CONFIG, StageContext(0, report), checkpoint)
+    return [p.detach().clone() for p in model.parameters()]
 
 
 @pytest.mark.parametrize("stage", [finetune, harden, fit_head, tune_jointly])
@@ -76,19 +76,19 @@ def test_stages_resume_with_the_same_result(stage, tmp_path, monkeypatch):
 
 
 def test_finetune_learns_the_training_set(tmp_path):
-    learning = learners()
+    model = new_model()
     config = StageConfig(epochs=30, tokens_per_batch=60, lr=3e-3, warm_up=2)
-    finetune(learning, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
+    finetune(model, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
     x = TEXTS.packed.padded(np.arange(len(TEXTS)))
-    predicted = learning.pooled(mean_state(learning.encoder.soft(x)[-1], x)) > 0
+    predicted = model.pooled(mean_state(model.encoder.soft(x)[-1], x)) > 0
     assert predicted.tolist() == (TEXTS.targets > 0.5).tolist()
 
 
 def test_tune_jointly_learns_the_training_set_in_whole_numbers(tmp_path):
-    learning = learners()
+    model = new_model()
     config = StageConfig(epochs=60, tokens_per_batch=60, lr=3e-3, head_lr=1e-2, warm_up=2)
-    tune_jointly(learning, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
-    logits = predict(learning.encoder, learning.head, TEXTS)[:, 0]
+    tune_jointly(model, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
+    logits = predict(model.encoder, model.head, TEXTS)[:, 0]
     assert ((logits > 0) == (TEXTS.targets > 0.5)).mean() > 0.95
 
 
@@ -103,7 +103,7 @@ def test_plan_has_every_text_once_an_epoch(epochs):
 @pytest.mark.parametrize(("done", "share"), [(0.0, 0.0), (0.3, 0.0), (0.35, 0.5), (0.4, 1.0), (0.9, 1.0)])
 def test_price_of_attending_rises_late_and_is_highest_in_the_last_layer(done, share):
     config = StageConfig(attention_price=0.2, price_from=0.3)
-    attention = Attention(attending=[torch.tensor(0.8), torch.tensor(0.4)])
+    attention = AttentionRecord(to_tokens=[torch.tensor(0.8), torch.tensor(0.4)])
     full = 0.2 * (0.8 * 0.5**0.5 + 0.4) / 2
     assert attention_cost(attention, config, done).item() == pytest.approx(share * full)
     at_once = StageConfig(attention_price=0.2)
@@ -167,8 +167,8 @@ def test_short_texts_have_targets_labels_and_embeddings():
     selected = select_texts(SETS, RECIPE)
     logits = np.tile(np.array([1.0, 0.0, 1.0], np.float16), (5, 1))
     embeddings = np.arange(5, dtype=np.float16)[:, None]
-    found = short_texts(selected, SETS, logits, embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE)
-    teacher = positive(logits)[0]
+    found = make_short_set(selected, SETS, logits, embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE)
+    teacher = positive_probs(logits)[0]
     assert found.targets.tolist() == pytest.approx(8 * [0.75 * teacher + 0.25] + [teacher])
     assert found.three_labels.tolist()[:8] == 8 * [1.0]
     assert np.isnan(found.three_labels[8])
@@ -180,7 +180,7 @@ def test_mean_score_of_texts_without_a_teacher_is_zero():
     rows = [Row(text, None, "train") for text in ("good film", "bad film", "soup")]
     scores = np.array([0.2, -0.3, -0.2], np.float32)  # their mean is -.1
     embeddings = np.zeros((3, 1), np.float16)
-    found = short_texts(
+    found = make_short_set(
         {"everyday": rows}, {"tweets": [], "electronics": []}, np.zeros((3, 3), np.float16), embeddings,
         scores, TOKENIZER, recipe,
     )  # fmt: skip

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from model_export.data.corpora import Row, clean, read_reviews, read_table, sizes, without_near_duplicates
+from model_export.data.corpora import Row, clean, count_rows, drop_near_duplicates, read_reviews, read_table
 from service.errors import InvalidInput, NotFound
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
@@ -61,7 +61,7 @@ def test_a_table_maps_three_labels_and_keeps_equal_texts_together(tmp_path):
 def test_splits_have_the_shares_they_should(tmp_path):
     path = tmp_path / "t.tsv"
     path.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(5000)))
-    found = sizes({"t": read_table(path, "salt")})["t"]
+    found = count_rows({"t": read_table(path, "salt")})["t"]
     assert found["validation"] == pytest.approx(300, abs=60)
     assert found["test"] == pytest.approx(500, abs=80)
 
@@ -75,9 +75,9 @@ def test_the_guard_drops_held_texts_that_training_nearly_has():
         Row("short ONE", 0.0, "validation"),  # shorter than a run: the whole text counts
         Row("quite another text of more than eight words, all new", 0.0, "test"),
     ]
-    assert [row.text for row in without_near_duplicates(rows)] == [rows[0].text, rows[2].text, rows[4].text]
+    assert [row.text for row in drop_near_duplicates(rows)] == [rows[0].text, rows[2].text, rows[4].text]
     held = [Row("same words", 1.0, "validation"), Row("same words", 1.0, "test")]
-    assert [row.split for row in without_near_duplicates(held)] == ["validation"]
+    assert [row.split for row in drop_near_duplicates(held)] == ["validation"]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_batch_has_the_chunks_and_words_of_its_texts(rows):
     batch = PACKED.batch(np.array(rows))
     texts = [TOKENIZED[i] for i in rows]
     M = max(map(len, texts))
-    assert (batch.texts, batch.words) == (len(rows), M)
+    assert (batch.n_texts, batch.max_words) == (len(rows), M)
     chunk = 0
     for b, text in enumerate(texts):
         flags = batch.function_words[b].numpy()
@@ -42,7 +42,7 @@ def test_batch_has_the_chunks_and_words_of_its_texts(rows):
         assert not flags[len(text) :].any()
         for c in range(text.chunk_ids[-1] + 1):
             inside = text.chunk_ids == c
-            tokens, words = batch.token_ids[chunk].numpy(), batch.word[chunk].numpy()
+            tokens, words = batch.token_ids[chunk].numpy(), batch.word_index[chunk].numpy()
             assert np.array_equal(tokens[: inside.sum()], text.token_ids[inside])
             assert not tokens[inside.sum() :].any()
             assert np.array_equal(words[: inside.sum()], b * M + words_of(text.bounds)[inside])

@@ -8,7 +8,7 @@ from encoders import RELATIVE, TINY, random_encoder
 from model_export.attention.straight_through import straight_through
 from model_export.encoder.graph import to_onnx
 from model_export.encoder.layer import EncoderConfig, Linear
-from model_export.encoder.quantized import _normed, quantize, run, to_float
+from model_export.encoder.quantized import normalize, quantize, run, to_float
 from service.runtime.session import Runtime
 
 LENGTHS = (9, 1, 6, 64, 3, 9)
@@ -126,7 +126,7 @@ def test_torch_norms_states_as_the_definition_does():
         "norm.gain": norm.grid * norm.gain.detach().numpy(),
         "norm.shift": norm.grid * norm.shift.detach().numpy(),
     }
-    assert np.array_equal(theirs.numpy(), _normed(states, weights, "norm"))
+    assert np.array_equal(theirs.numpy(), normalize(states, weights, "norm"))
 
 
 def test_some_heads_tie_where_scores_are_small():

@@ -58,7 +58,7 @@ def test_step_looks_at_some_words_in_a_row_of_a_long_text():
     begins = set()
     for _ in range(5):
         last, _, batch = rows.batch(np.arange(2), rng)
-        assert batch.words == WINDOW_WORDS
+        assert batch.max_words == WINDOW_WORDS
         short, long = np.split(last[0].numpy() + ZERO, [14])
         assert np.array_equal(short, rows.states[0][:, 0])
         (begin,) = [

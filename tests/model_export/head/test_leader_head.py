@@ -12,7 +12,7 @@ from encoders import random_encoder, random_head
 from model_export.data.training_set import Batch
 from model_export.head.float_graph import to_float
 from model_export.head.functions import MAX_WORDS_WITHOUT_SEARCH
-from model_export.head.graph import to_onnx, weights_of
+from model_export.head.graph import read_weights, to_onnx
 from model_export.head.quantized import quantize, run
 from service.runtime.graph import split_weights
 from service.runtime.session import Runtime
@@ -154,5 +154,5 @@ def test_time_for_a_text_that_repeats_grows_with_its_length():
 def test_head_is_written_as_the_bundled_one_was_to_the_byte():
     """It was of one family of six, by chance: heads of different ones do not run together."""
     bundled = (PRETRAINED_FOLDER / "sentiment-small" / "model.onnx").read_bytes()
-    model = to_onnx(weights_of(onnx.load_from_string(bundled)))
+    model = to_onnx(read_weights(onnx.load_from_string(bundled)))
     assert model.SerializeToString(deterministic=True) == bundled

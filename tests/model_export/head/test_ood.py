@@ -37,7 +37,7 @@ def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):
     score = ood.calibrate(states, others, parts, np.full(len(states), np.nan))
     assert (score.held_out > 0).sum() <= 2  # of 40
     assert score.detected >= 0.9
-    assert (ood.scores(score.weights, encode_texts(reader, STRANGE)[0]) > 0).sum() >= 9
+    assert (ood.ood_scores(score.weights, encode_texts(reader, STRANGE)[0]) > 0).sum() >= 9
 
 
 def test_two_thresholds_together_flag_at_most_a_twentieth():

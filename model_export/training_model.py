@@ -1,4 +1,4 @@
-"""What the stages train: the encoder, its leader head, and what is thrown away after the training."""
+"""The modules that the stages train: the encoder, its leader head, and others that only training needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LABEL_SMOOTHING = 0.04  # of three labels
 
 
 class PooledHead(nn.Module):
-    """One logit of the mean hidden state, for the first two stages."""
+    """A head on the mean hidden state, for the first two stages."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class PooledHead(nn.Module):
 
 
 class EmbeddingDistillation(nn.Module):
-    """How far the published embedding is from what a linear map reads off the mean hidden state."""
+    """The distance from the published embedding to a linear map of the mean hidden state."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -36,14 +36,14 @@ class EmbeddingDistillation(nn.Module):
         nn.init.eye_(self.map.weight)
 
     def forward(self, mean: Tensor, published: Tensor) -> Tensor:
-        """Rows of `published` that are NaN do not count."""
-        known = ~published.isnan().any(1)
-        apart = 1 - cosine_similarity(self.map(mean), torch.where(known[:, None], published, 1.0))
-        return (apart * known).sum() / known.sum().clamp(min=1)
+        """Return the mean cosine distance over the rows of `published` that are not NaN."""
+        is_known = ~published.isnan().any(1)
+        distance = 1 - cosine_similarity(self.map(mean), torch.where(is_known[:, None], published, 1.0))
+        return (distance * is_known).sum() / is_known.sum().clamp(min=1)
 
 
 class NeutralThreshold(nn.Module):
-    """t >= 0 of proportional odds: P(positive) = s(logit - t), P(negative) = s(-logit - t)."""
+    """The threshold t >= 0 of proportional odds: P(positive) = s(logit - t), P(negative) = s(-logit - t)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,17 +54,17 @@ class NeutralThreshold(nn.Module):
         return softplus(self.raw)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy of labels 0, .5 and 1; NaN where a text has none of these."""
-        known, x, t = ~labels.isnan(), logits, self.value
-        between = (torch.sigmoid(x + t) - torch.sigmoid(x - t)).clamp(min=1e-6).log()
-        log_p = torch.stack([logsigmoid(-x - t), between, logsigmoid(x - t)], 1)
-        own = log_p.gather(1, (2 * labels.nan_to_num()).long()[:, None])[:, 0]
-        smoothed = (1 - 3 * LABEL_SMOOTHING) * own + LABEL_SMOOTHING * log_p.sum(1)
-        return -(smoothed * known).sum() / len(logits)
+        """Return the cross-entropy of the labels 0, .5 and 1; texts with the label NaN are skipped."""
+        is_known, x, t = ~labels.isnan(), logits, self.value
+        neutral = (torch.sigmoid(x + t) - torch.sigmoid(x - t)).clamp(min=1e-6).log()
+        log_p = torch.stack([logsigmoid(-x - t), neutral, logsigmoid(x - t)], 1)
+        of_label = log_p.gather(1, (2 * labels.nan_to_num()).long()[:, None])[:, 0]
+        smoothed = (1 - 3 * LABEL_SMOOTHING) * of_label + LABEL_SMOOTHING * log_p.sum(1)
+        return -(smoothed * is_known).sum() / len(logits)
 
 
-class Learners(nn.Module):
-    """All that learns."""
+class TrainingModel(nn.Module):
+    """The encoder, its head, and the modules that only training needs."""
 
     def __init__(self, encoder: Encoder, head: LeaderHead) -> None:
         super().__init__()
