@@ -54,12 +54,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
     try:
         return getattr(import_module(module), name)
-    except ModuleNotFoundError as missing:
+    except ModuleNotFoundError as error:
         if name not in _SERVICE_NAMES:
             raise
-        needed = "the package hardmax-service" if str(missing.name).startswith("service") else missing.name
+        needed = "the package hardmax-service" if str(error.name).startswith("service") else error.name
         message = f"hardmax.{name} needs {needed}, which is not installed"
-        raise ModuleNotFoundError(message, name=missing.name) from None
+        raise ModuleNotFoundError(message, name=error.name) from None
 
 
 def __dir__() -> list[str]:

@@ -25,8 +25,8 @@ def run_with_timeout(function: Callable[[], T], seconds: float) -> T:
     def run() -> None:
         try:
             outcome.set_result(function())
-        except BaseException as failure:  # noqa: BLE001 (raised again by the caller)
-            outcome.set_exception(failure)
+        except BaseException as error:  # noqa: BLE001 (raised again by the caller)
+            outcome.set_exception(error)
 
     Thread(target=copy_context().run, args=[run], daemon=True).start()
     return outcome.result(seconds)

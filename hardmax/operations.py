@@ -47,8 +47,8 @@ def run_sync(operation: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, and return its result."""
     try:
         operation.send(None)
-    except StopIteration as end:
-        result: T = end.value
+    except StopIteration as stop:
+        result: T = stop.value
         return result
     raise AssertionError("this coroutine suspends")
 

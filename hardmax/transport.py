@@ -125,13 +125,13 @@ class HttpProtocol:
         """Raise what httpx raises when it cannot connect, or when an answer breaks off, as our own error."""
         try:
             yield
-        except httpx.ConnectError as failure:
-            why = printable(str(failure)) or type(failure).__name__
+        except httpx.ConnectError as error:
+            why = printable(str(error)) or type(error).__name__
             tried = f"tried again for {CONNECT_RETRY_S:g} s; is the server running?"
-            raise ConnectionFailed(f"no answer from {self._server}: {why} ({tried})") from failure
-        except (httpx.HTTPError, httpx.StreamError) as failure:
-            why = printable(str(failure)) or type(failure).__name__
-            raise ConnectionFailed(f"no answer from {self._server}: {why}") from failure
+            raise ConnectionFailed(f"no answer from {self._server}: {why} ({tried})") from error
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            why = printable(str(error)) or type(error).__name__
+            raise ConnectionFailed(f"no answer from {self._server}: {why}") from error
         except TimeoutError:
             raise self.timeout_error() from None
 

@@ -22,8 +22,8 @@ class Keys:
         if self._file is not None:
             try:
                 lines = self._file.read_text("utf-8-sig").splitlines()
-            except (OSError, UnicodeDecodeError) as failure:
-                raise ConfigurationError(f"{self._file} cannot be read", param="API_KEYS_FILE") from failure
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"{self._file} cannot be read", param="API_KEYS_FILE") from error
             keys += [key for line in lines if (key := line.strip()) and not key.startswith("#")]
             if not keys:
                 raise ConfigurationError(f"{self._file} holds no key", param="API_KEYS_FILE")

@@ -117,8 +117,8 @@ class Local(Api):
                 known = {"default": name == default, "version": version_of(name), "digest": bundle.digest}
                 labels = describe_labels(bundle.card) if bundle.kind == HEAD else {}
                 cards.append({**bundle.card, **labels, **known})
-            except BundleError as broken:
-                log.warning("bundle %s refused: %s", name, broken.message)
+            except BundleError as error:
+                log.warning("bundle %s refused: %s", name, error.message)
         return {"models": cards}
 
     def _info(self, request: ApiRequest) -> Any:
@@ -127,11 +127,11 @@ class Local(Api):
     def _model(self, name: str, kind: str) -> Any:
         try:
             self._registry.load(name)
-        except NotFound as missing:
+        except NotFound as error:
             if self._settings.models_dir:
                 raise
             where = "models of your own are in the folder that --models-dir or models_dir names"
-            raise NotFound(f"{missing.message}; {where}", param=missing.param) from None
+            raise NotFound(f"{error.message}; {where}", param=error.param) from None
         return self._registry.find(name, kind)
 
 

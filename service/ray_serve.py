@@ -20,8 +20,8 @@ from service.settings import Settings, load_settings
 try:
     import ray
     from ray import serve
-except ImportError as missing:
-    raise ConfigurationError(needs(__name__, "Ray", "ray")) from missing
+except ImportError as error:
+    raise ConfigurationError(needs(__name__, "Ray", "ray")) from error
 
 
 def application(flags: dict[str, Any]) -> serve.Application:

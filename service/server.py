@@ -85,8 +85,8 @@ def _run(settings: Settings, make_app: MakeApp, listener: socket.socket) -> int:
     code: Any = 0
     try:
         uvicorn.Server(_config(app, settings)).run([listener])
-    except SystemExit as stopped:
-        code = stopped.code
+    except SystemExit as error:
+        code = error.code
     return FAILED if app.state.service.failed.is_set() else int(code or 0)
 
 
@@ -98,9 +98,9 @@ def listen(settings: Settings) -> socket.socket:
     try:
         listener.bind((settings.host, settings.port))
         listener.listen(2048)
-    except (OSError, OverflowError) as failure:
+    except (OSError, OverflowError) as error:
         listener.close()
-        where, reason = f"{settings.host}:{settings.port}", getattr(failure, "strerror", None) or failure
+        where, reason = f"{settings.host}:{settings.port}", getattr(error, "strerror", None) or error
         problem = f"cannot listen on {where} ({reason}): choose another port with --port"
         raise ConfigurationError(problem, param="PORT") from None
     listener.set_inheritable(True)
@@ -156,8 +156,8 @@ def build_app(settings: Settings, make_app: MakeApp, announced: Event | None = N
         async with contextlib.AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(load(app))
-            except HardmaxError as failure:
-                exit_with_error(failure)
+            except HardmaxError as error:
+                exit_with_error(error)
             ending = asyncio.create_task(_end_after_failure(service))
             if announced is None or not announced.is_set():
                 log_startup(service)

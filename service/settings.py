@@ -107,8 +107,8 @@ class Settings(BaseModel):
                 os.listdir(path) if path.is_dir() else path.stat()
             except FileNotFoundError:
                 raise ValueError(f"{path} does not exist") from None
-            except OSError as failure:
-                raise ValueError(f"{path} cannot be read: {failure.strerror}") from None
+            except OSError as error:
+                raise ValueError(f"{path} cannot be read: {error.strerror}") from None
         return path
 
     @field_validator("models_dir")
@@ -174,8 +174,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
     given = {name[len(PREFIX) :].lower(): value for name, value in ours.items() if value}
     try:
         return Settings.model_validate({**given, **flags})
-    except ValidationError as invalid:
-        problem = invalid.errors()[0]
+    except ValidationError as error:
+        problem = error.errors()[0]
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
         name = f"--{field.replace('_', '-')}" if field in flags else PREFIX + field.upper()
         reason = problem["msg"].removeprefix("Value error, ")  # as pydantic begins what validators say

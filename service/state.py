@@ -139,8 +139,8 @@ class AppState:
         """Read the keys and the models again; errors are logged, and models in use stay."""
         try:
             await asyncio.to_thread(self.keys.reload)
-        except ConfigurationError as failure:
-            log.error("keys not read again: %s", failure.message)
+        except ConfigurationError as error:
+            log.error("keys not read again: %s", error.message)
         else:
             log.info("reload: %d API keys", len(self.keys))
         await self._refresh()

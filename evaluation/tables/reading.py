@@ -89,12 +89,12 @@ def read_text(path: str) -> str:
     """Return the text of a file or of standard input: UTF-8, or UTF-16 with a byte order mark."""
     try:
         raw = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
-    except OSError as failure:
-        raise unreadable(path, failure) from None
+    except OSError as error:
+        raise unreadable(path, error) from None
     try:
         return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    except UnicodeDecodeError as invalid:
-        line = raw.count(b"\n", 0, invalid.start) + 1
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
         problem = "is not UTF-8 text; save it so (iconv -f latin1 -t utf-8 does)"
         raise MalformedInput(f"{source_of(path)}, line {line}: {problem}") from None
 
@@ -115,8 +115,8 @@ def parse_json(text: str, location: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise MalformedInput(f"{location}: is nested too deeply") from None
-    except ValueError as invalid:  # also a number of thousands of digits
-        raise MalformedInput(f"{location}: is not JSON: {invalid}") from None
+    except ValueError as error:  # also a number of thousands of digits
+        raise MalformedInput(f"{location}: is not JSON: {error}") from None
 
 
 def _lines(text: str, source: str) -> Table:
@@ -145,8 +145,8 @@ def _separated(text: str, source: str, delimiter: str) -> Table:
     try:
         lines = chain(io.StringIO(text, newline=""), [END_OF_TABLE])
         cells = list(csv.reader(lines, delimiter=delimiter))
-    except csv.Error as damage:
-        raise MalformedInput(f"{source} is damaged: {damage}") from None
+    except csv.Error as error:
+        raise MalformedInput(f"{source} is damaged: {error}") from None
     if cells.pop() != [END_OF_TABLE]:
         raise MalformedInput(f"{source}, row {len(cells) + 1}: has a quote that does not end")
     width = next((len(row) for row in cells if row), 0)
@@ -233,8 +233,8 @@ def _read_parquet(path: str) -> Table:
         table = parquet.read_table(path)
     except FileNotFoundError:
         raise NotFound(f"{path} cannot be read: No such file or directory") from None
-    except (pa.ArrowInvalid, OSError) as damage:
-        raise MalformedInput(f"{path} is not a parquet file: {damage}") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise MalformedInput(f"{path} is not a parquet file: {error}") from None
     return Table(path, tuple(table.column_names), table.to_pylist(), table)
 
 
@@ -249,10 +249,10 @@ def _read_xlsx(path: str) -> Table:
             sheet = workbook.worksheets[0]
             sheet.reset_dimensions()  # the file states an extent of its own, which may be wrong
             cells = _sheet_cells(sheet.iter_rows(values_only=True), path)
-    except OSError as failure:
-        raise unreadable(path, failure) from None
-    except (BadZipFile, InvalidFileException, ParseError, KeyError, ValueError, IndexError) as damage:
-        raise MalformedInput(f"{path} is not an xlsx file: {damage}. Save it as .xlsx or .csv") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (BadZipFile, InvalidFileException, ParseError, KeyError, ValueError, IndexError) as error:
+        raise MalformedInput(f"{path} is not an xlsx file: {error}. Save it as .xlsx or .csv") from None
     return _table_of_cells(cells, path)
 
 

@@ -59,8 +59,8 @@ def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
             with open(Path(folder) / target.name, "wb") as file:
                 write(file, table, answers)
             os.replace(file.name, target)
-    except OSError as failure:
-        problem = f"{path} cannot be written: {failure.strerror or failure}"
+    except OSError as error:
+        problem = f"{path} cannot be written: {error.strerror or error}"
         raise InvalidInput(problem, param="--out") from None
 
 

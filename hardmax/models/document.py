@@ -47,8 +47,8 @@ def read(kind: type[M], document: Any, **known: Any) -> M:
     """
     try:
         return kind.model_validate({**document, **known} if isinstance(document, dict) else document)
-    except ValidationError as invalid:
-        problem = invalid.errors(include_url=False, include_input=False, include_context=False)[0]
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(map(str, problem["loc"])) or "the answer"
         raise UnexpectedAnswer(f"this is no answer of hardmax: {field}: {problem['msg']}") from None
 

@@ -112,8 +112,8 @@ async def add_searches(
             while name not in answer:
                 try:
                     tasks = search.send([each for (each,) in raise_first(await run(tasks))])
-                except StopIteration as end:
-                    answer[name] = end.value
+                except StopIteration as stop:
+                    answer[name] = stop.value
 
 
 def classification(model: str | list[str], results: Sequence[list[Answer]]) -> Answer:

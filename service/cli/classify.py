@@ -179,8 +179,8 @@ def _classify_on_ray(arguments: argparse.Namespace) -> int:
         raise InvalidInput(f"--ray takes its rows from IN alone and writes OUT: leave out {', '.join(extra)}")
     try:
         from hardmax.ray_data import classify_parquet
-    except ImportError as missing:
-        raise ConfigurationError(needs("--ray", "Ray", "ray")) from missing
+    except ImportError as error:
+        raise ConfigurationError(needs("--ray", "Ray", "ray")) from error
     source, destination = arguments.ray
     open_client, gpus = actors_of(arguments)
     column = arguments.column or TEXT

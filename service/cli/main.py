@@ -44,22 +44,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = "does not accept this API key" if arguments.api_key else "needs an API key"
         print_remark(f"{arguments.server} {given}: give one with --api-key KEY, or in {PREFIX}API_KEYS")
         return BAD_INPUT
-    except HardmaxError as refused:
-        print_remark(refused.message)
+    except HardmaxError as error:
+        print_remark(error.message)
         return BAD_INPUT
-    except ModuleNotFoundError as missing:
-        if missing.name != "onnxruntime":
+    except ModuleNotFoundError as error:
+        if error.name != "onnxruntime":
             raise
         print_remark(needs("to compute here", "onnxruntime", "cpu") + ", or --server URL")
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OSError as failure:
+    except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)  # what is left cannot be written either
         os.dup2(nowhere, sys.stdout.fileno())
-        if isinstance(failure, BrokenPipeError):  # the program that reads the output (head, less) has ended
+        if isinstance(error, BrokenPipeError):  # the program that reads the output (head, less) has ended
             return 0
-        print_remark(describe_os_error(failure))
+        print_remark(describe_os_error(error))
         return BAD_INPUT
 
 

@@ -137,5 +137,5 @@ def _figure(clouds: int, d: int, *, plain: int = 0) -> Figure:
 def _save(figure: Figure, path: str) -> None:
     try:
         figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as failure:  # ValueError: a format matplotlib does not write
-        raise InvalidInput(f"{path} cannot be written: {failure}", param="--plot") from None
+    except (OSError, ValueError) as error:  # ValueError: a format matplotlib does not write
+        raise InvalidInput(f"{path} cannot be written: {error}", param="--plot") from None

@@ -55,11 +55,11 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
     try:
         with open(path, "rb") as file:
             array = np.load(file, allow_pickle=False)
-    except OSError as failure:
-        raise unreadable(path, failure, "FILE") from None
-    except (ValueError, EOFError, MemoryError, SyntaxError, TokenError, BadZipFile) as invalid:
+    except OSError as error:
+        raise unreadable(path, error, "FILE") from None
+    except (ValueError, EOFError, MemoryError, SyntaxError, TokenError, BadZipFile) as error:
         # numpy would have objects, and files of no known form, read by pickle
-        why = "it holds no array of numbers" if "pickle" in str(invalid) else invalid
+        why = "it holds no array of numbers" if "pickle" in str(error) else error
         raise MalformedInput(f"{path} is not an npy file: {why}", param="FILE") from None
     if not isinstance(array, np.ndarray):
         raise MalformedInput(f"{path} is not an npy file but an npz file: save one array", param="FILE")
@@ -99,5 +99,5 @@ def _cloud(points: list[Any], source: str) -> NDArray[np.float64]:
         raise InvalidInput(f"{source} holds no points", param="FILE")
     try:
         return as_array(points, "points", max_rows=sys.maxsize, max_columns=sys.maxsize)
-    except InvalidInput as refused:
-        raise InvalidInput(f"{source}: {refused.message}", param=refused.param) from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{source}: {error.message}", param=error.param) from None

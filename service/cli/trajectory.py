@@ -35,6 +35,6 @@ def write_trajectory(result: DynamicsResult, path: str) -> None:
             writer.writerow(["layer", "point", *(f"x{i + 1}" for i in range(points.shape[2]))])
             for layer, cloud in zip(result.trajectory.layers, points, strict=True):
                 writer.writerows([layer, i, *point] for i, point in enumerate(cloud.tolist()))
-    except OSError as failure:
-        problem = f"{path} cannot be written: {failure.strerror or failure}"
+    except OSError as error:
+        problem = f"{path} cannot be written: {error.strerror or error}"
         raise InvalidInput(problem, param="--trajectory") from None

@@ -105,10 +105,10 @@ class RequestLimitMiddleware:
             if is_full and path_of(scope) not in PROBES:
                 raise Overloaded("too many requests at once (MAX_CONCURRENT_REQUESTS); try again shortly")
             await exchange.run(self.app)
-        except Exception as failure:  # the edge of the request
+        except Exception as error:  # the edge of the request
             if not exchange.response_started:
-                await problem_response(failure, scope)(scope, receive, send)
-            elif not isinstance(failure, Cancelled):
+                await problem_response(error, scope)(scope, receive, send)
+            elif not isinstance(error, Cancelled):
                 raise  # the response has begun: all that is left is to break the connection
         finally:
             service.running_requests -= 1
@@ -193,8 +193,8 @@ class Exchange:
         last = not message.get("more_body")
         try:
             body = await asyncio.to_thread(decompressor.expand, message.get("body", b""), last=last)
-        except HardmaxError as failure:
-            raise BodyRefused(failure) from None
+        except HardmaxError as error:
+            raise BodyRefused(error) from None
         return {**message, "body": body}
 
     async def _expect_large_body(self, size: int) -> None:

@@ -143,8 +143,8 @@ def shared_metrics() -> Iterator[None]:
         if home is not None:
             Path(home).mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(prefix="hardmax-metrics-", dir=home)
-    except OSError as failure:
-        problem = f"{MULTIPROCESS_DIR}: several workers need a folder that can be written: {failure.strerror}"
+    except OSError as error:
+        problem = f"{MULTIPROCESS_DIR}: several workers need a folder that can be written: {error.strerror}"
         raise ConfigurationError(problem, param=MULTIPROCESS_DIR) from None
     with folder:
         os.environ[MULTIPROCESS_DIR] = folder.name

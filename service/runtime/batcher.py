@@ -199,10 +199,10 @@ class Batcher(Generic[Item, Result]):
         started = time.perf_counter()
         try:
             results = list(self._run(batch.key, batch.items))
-        except Exception as failure:  # the edge of the worker loop
+        except Exception as error:  # the edge of the worker loop
             if len(batch.items) == 1:
-                log.error("an item failed", exc_info=failure)
-                return [failure], time.perf_counter() - started
+                log.error("an item failed", exc_info=error)
+                return [error], time.perf_counter() - started
             log.warning("a batch of %d failed; running its items one by one", len(batch.items))
             alone = [Batch[Item, Result](batch.key, items=[item]) for item in batch.items]
             results = [self._run_batch(each)[0][0] for each in alone]

@@ -198,11 +198,11 @@ def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
         read_bundle(folder)
         try:
             folder.rename(models_dir / new)
-        except OSError as failure:
+        except OSError as error:
             if not (models_dir / new).exists():
                 raise
             problem = f"another command has written {new} meanwhile: look at it, and try again"
-            raise BundleError(problem, param="model") from failure
+            raise BundleError(problem, param="model") from error
     return again, new
 
 
@@ -210,5 +210,5 @@ def _copy(source: str, destination: str) -> None:
     """Copy a file. Of an OSError copytree would make a list of tuples."""
     try:
         shutil.copy2(source, destination)
-    except OSError as failure:
-        raise BundleError(describe_os_error(failure)) from failure
+    except OSError as error:
+        raise BundleError(describe_os_error(error)) from error

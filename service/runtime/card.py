@@ -58,8 +58,8 @@ def has_card(folder: Path) -> bool:
     """True also for a card that cannot be read: `read_bundle` then says why the bundle is refused."""
     try:
         (folder / "card.json").lstat()
-    except OSError as failure:
-        return not isinstance(failure, FileNotFoundError | NotADirectoryError)
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError | NotADirectoryError)
     return True
 
 
@@ -69,8 +69,8 @@ def read_card(path: Path) -> dict[str, Any]:
     try:
         card = json.loads(decode(read_file(path), path))
         orjson.dumps({"models": [card]})  # what GET /models cannot show is refused here
-    except (ValueError, RecursionError, orjson.JSONEncodeError) as invalid:
-        raise BundleError(f"{folder}/card.json is not JSON: {invalid}", param="card.json") from None
+    except (ValueError, RecursionError, orjson.JSONEncodeError) as error:
+        raise BundleError(f"{folder}/card.json is not JSON: {error}", param="card.json") from None
     if not isinstance(card, dict):
         raise BundleError(f"{folder}/card.json is not an object", param="card.json")
     card = upgrade_card(card)
@@ -115,8 +115,8 @@ def read_file(path: Path) -> bytes:
                 sizes = f"{status.st_size / 1e6:,.1f} MB; at most {max_bytes / 1e6:,.1f} MB are read"
                 raise BundleError(f"{name} has {sizes}", param=path.name)
             return file.read(status.st_size)
-    except OSError as failure:
-        raise BundleError(f"{name} cannot be read: {failure.strerror}", param=path.name) from None
+    except OSError as error:
+        raise BundleError(f"{name} cannot be read: {error.strerror}", param=path.name) from None
 
 
 def decode(raw: bytes, path: Path) -> str:

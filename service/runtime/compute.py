@@ -206,9 +206,9 @@ class Worker:
             sink.flush()
             while (message := pickle.load(source))[0] == "progress":
                 report(message[1])
-        except (OSError, EOFError, pickle.UnpicklingError, ValueError) as broken:
+        except (OSError, EOFError, pickle.UnpicklingError, ValueError) as error:
             self._spent = True
-            raise self._explain_death() from broken
+            raise self._explain_death() from error
         kind, value, grown_bytes = message
         failed = kind != "result" and not isinstance(value, HardmaxError)  # a refusal breaks nothing
         self._spent = failed or grown_bytes >= MAX_GROWTH_BYTES

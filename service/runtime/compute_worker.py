@@ -56,8 +56,8 @@ def _read_jobs(source: BinaryIO, jobs: queue.SimpleQueue[Any]) -> None:
             jobs.put(pickle.load(source))
         except EOFError:
             os._exit(0)
-        except BaseException as failure:  # noqa: BLE001 - sent to the server as the answer
-            jobs.put((_raise, (failure,), False))
+        except BaseException as error:  # noqa: BLE001 - sent to the server as the answer
+            jobs.put((_raise, (error,), False))
 
 
 def _raise(failure: BaseException) -> None:
@@ -69,8 +69,8 @@ def _run(answers: BinaryIO, function: Any, args: Sequence[Any], wants_progress: 
     options = {"on_progress": Reporter(answers)} if wants_progress else {}
     try:
         return "result", function(*args, **options)
-    except Exception as failure:  # noqa: BLE001 - raised again in the server
-        return "error", _portable(failure)
+    except Exception as error:  # noqa: BLE001 - raised again in the server
+        return "error", _portable(error)
 
 
 def _portable(failure: Exception) -> Exception:

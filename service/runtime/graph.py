@@ -52,8 +52,8 @@ def split_weights(model: bytes) -> tuple[str, dict[str, Array]]:
     """
     try:
         return _split(memoryview(model))
-    except (IndexError, KeyError, ValueError) as damage:
-        raise BundleError(f"not an ONNX graph: {damage}", param="model.onnx") from damage
+    except (IndexError, KeyError, ValueError) as error:
+        raise BundleError(f"not an ONNX graph: {error}", param="model.onnx") from error
 
 
 def external_locations(model: bytes) -> set[str]:
@@ -66,8 +66,8 @@ def external_locations(model: bytes) -> set[str]:
     """
     try:
         return {value for key, value in _external_data(memoryview(model)) if key == "location"}
-    except (IndexError, KeyError, ValueError) as damage:
-        raise BundleError(f"not an ONNX graph: {damage}", param="model.onnx") from damage
+    except (IndexError, KeyError, ValueError) as error:
+        raise BundleError(f"not an ONNX graph: {error}", param="model.onnx") from error
 
 
 def _external_data(model: memoryview) -> Iterator[tuple[str | None, str]]:

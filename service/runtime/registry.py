@@ -94,8 +94,8 @@ class Registry:
                 return current
             try:
                 loaded = replace(current, model=self._load(read_bundle(current.folder)))
-            except BundleError as broken:
-                raise NotFound(f"the model {entry.name} cannot be loaded: {broken.message}") from broken
+            except BundleError as error:
+                raise NotFound(f"the model {entry.name} cannot be loaded: {error.message}") from error
             self.entries = {**self.entries, entry.name: loaded}
             return loaded
 
@@ -115,8 +115,8 @@ class Registry:
             try:
                 lazy = is_superseded(name, bundles)
                 entries[name] = self._keep_or_load(name, bundles[name], entries, lazy=lazy)
-            except BundleError as broken:
-                refused[_shown(name)] = _shown(broken.message)
+            except BundleError as error:
+                refused[_shown(name)] = _shown(error.message)
                 if name in self.entries:
                     entries[name] = self.entries[name]
         with self._lock:
@@ -143,19 +143,19 @@ class Registry:
         for each in encoders if kind_of(bundles[name]) == HEAD else ():
             try:
                 entries[each] = self._keep_or_load(each, bundles[each], entries)
-            except BundleError as broken:
+            except BundleError as error:
                 if each not in self.refused:
-                    log.warning("bundle %s refused: %s", each, broken.message)
-                self.refused = {**self.refused, each: broken.message}
+                    log.warning("bundle %s refused: %s", each, error.message)
+                self.refused = {**self.refused, each: error.message}
         entries[name] = self._keep_or_load(name, bundles[name], entries)
         self.entries = entries
 
     def _bundles(self) -> dict[str, Path]:
         try:
             return find_served(self.folders)
-        except OSError as failure:
+        except OSError as error:
             # The folder itself is gone for the moment (a mount being swapped): keep what we have.
-            log.warning("MODELS_DIR cannot be read: %s", failure.strerror)
+            log.warning("MODELS_DIR cannot be read: %s", error.strerror)
             return {name: entry.folder for name, entry in self.entries.items()}
 
     def _keep_or_load(
@@ -187,10 +187,10 @@ class Registry:
             return self.loaders[bundle.kind](bundle)
         except BundleError:
             raise
-        except Exception as failure:  # the edge of a worker loop: the other bundles are loaded
+        except Exception as error:  # the edge of a worker loop: the other bundles are loaded
             log.warning("bundle %s cannot be loaded", bundle.name, exc_info=True)
-            problem = f"{bundle.name} cannot be loaded: {type(failure).__name__}: {failure}"
-            raise BundleError(problem, param=bundle.name) from failure
+            problem = f"{bundle.name} cannot be loaded: {type(error).__name__}: {error}"
+            raise BundleError(problem, param=bundle.name) from error
 
 
 def _encoder_digest(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str | None:
@@ -224,8 +224,8 @@ def fingerprint(folder: Path) -> Fingerprint:
     """Return what changes whenever the files of a bundle change, without reading them."""
     try:
         found = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
-    except OSError as failure:
-        raise BundleError(f"{folder.name} cannot be read: {failure.strerror}", param=folder.name) from None
+    except OSError as error:
+        raise BundleError(f"{folder.name} cannot be read: {error.strerror}", param=folder.name) from None
     return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
@@ -236,8 +236,8 @@ def bundle_fingerprints(folders: Sequence[Path]) -> Mapping[str, Fingerprint | s
         for name, folder in find_served(folders).items():
             try:
                 found[name] = fingerprint(folder)
-            except BundleError as broken:
-                found[name] = broken.message
+            except BundleError as error:
+                found[name] = error.message
     except OSError:
         return None
     return found

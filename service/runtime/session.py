@@ -68,8 +68,8 @@ class Session:
         """
         try:
             return self._session.run(list(outputs), dict(feeds), self._options)  # type: ignore[no-any-return]
-        except ort_errors() as failure:
-            raise InferenceError(f"inference failed: {failure}") from failure
+        except ort_errors() as error:
+            raise InferenceError(f"inference failed: {error}") from error
 
 
 class Runtime:
@@ -96,10 +96,10 @@ class Runtime:
         late = BundleError(f"it took more than {seconds:g} s to load and run once; SIGHUP tries again")
         try:
             yield
-        except InferenceError as failure:
+        except InferenceError as error:
             if not options.terminate:
                 raise
-            raise late from failure
+            raise late from error
         finally:
             timer.cancel()
             timer.join()
@@ -133,10 +133,8 @@ class Runtime:
         providers: ProviderList = [(CUDA, CUDA_OPTIONS), CPU] if self.provider == "cuda" else [CPU]
         try:
             return Session(ort.InferenceSession(model, options, providers=providers), self._options)
-        except ort_errors() as failure:
-            raise BundleError(
-                f"not a graph ONNX Runtime can load: {failure}", param="model.onnx"
-            ) from failure
+        except ort_errors() as error:
+            raise BundleError(f"not a graph ONNX Runtime can load: {error}", param="model.onnx") from error
 
 
 @dataclass(frozen=True)
@@ -201,8 +199,8 @@ def _cuda_failure() -> str | None:
     try:
         session = ort.InferenceSession(_IDENTITY, providers=[CUDA])
         session.run(None, {"x": np.zeros(1, np.float32)})
-    except ort_errors() as failure:
-        return f"CUDA does not start: {failure}"
+    except ort_errors() as error:
+        return f"CUDA does not start: {error}"
     return None if CUDA in session.get_providers() else "ONNX Runtime found no CUDA device"
 
 

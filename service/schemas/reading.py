@@ -47,10 +47,10 @@ def parse_json(text: Raw, param: str | None = None) -> Any:
     """Parse JSON, which may hold NaN and infinities. `param` names the text in messages, if not the body."""
     try:
         return from_json(text, allow_inf_nan=True)
-    except ValueError as invalid:
-        if _is_lone_surrogate(str(invalid)):
+    except ValueError as error:
+        if _is_lone_surrogate(str(error)):
             raise _half_a_character(param) from None
-        problem = f"{param or 'the body'} is not JSON: {str(invalid)[:200]}"
+        problem = f"{param or 'the body'} is not JSON: {str(error)[:200]}"
         raise MalformedInput(problem, param=param) from None
 
 
@@ -82,16 +82,16 @@ def parse(body: Raw, model: type[Model]) -> Model:
     check_parts(body, max_arrays=MAX_TEXT_ARRAYS)
     try:
         return model.model_validate_json(body)
-    except ValidationError as invalid:
-        raise input_error(invalid, model.model_fields) from None
+    except ValidationError as error:
+        raise input_error(error, model.model_fields) from None
 
 
 def validate(document: object, model: type[Model], *, strict: bool | None = None) -> Model:
     """Validate a parsed document. `strict` overrides the strictness of the model."""
     try:
         return model.model_validate(document, strict=strict)
-    except ValidationError as invalid:
-        raise input_error(invalid, model.model_fields) from None
+    except ValidationError as error:
+        raise input_error(error, model.model_fields) from None
 
 
 def input_error(

@@ -253,8 +253,8 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
     """
     try:
         document = orjson.loads(bundle.vocabulary or "")
-    except ValueError as damage:
-        raise BundleError(f"{bundle.name}: pieces.json is not JSON: {damage}", param="pieces.json") from None
+    except ValueError as error:
+        raise BundleError(f"{bundle.name}: pieces.json is not JSON: {error}", param="pieces.json") from None
     lists: dict[str, list[str]] = {}
     for field, key in VOCABULARY_KEYS.items():
         words = document.get(key) if isinstance(document, dict) else None

@@ -227,8 +227,8 @@ def _tokenize_new(
         chars += len(task.text)
         try:
             task.tokenize()
-        except (InvalidInput, TooLarge) as reason:
-            refused[task] = reason.with_traceback(None)  # which holds this function, and so the whole batch
+        except (InvalidInput, TooLarge) as error:
+            refused[task] = error.with_traceback(None)  # which holds this function, and so the whole batch
     if new:
         report(time.perf_counter() - began)
     return refused

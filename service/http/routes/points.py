@@ -158,8 +158,8 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
                 if not request.state.timeout.expired():
                     raise
                 yield _last_words(DeadlineExceeded(DEADLINE_MESSAGE), request)
-            except HardmaxError as failure:
-                yield _last_words(failure, request)
+            except HardmaxError as error:
+                yield _last_words(error, request)
 
     return LineStream(stream(), headers=NO_STORE, media_type=NDJSON)
 
