@@ -1,1 +1,1 @@
-"""Sequences of points to labels, by transformers constructed for them."""
+"""Classification of sequences of points by transformers constructed for them."""

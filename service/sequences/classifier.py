@@ -21,18 +21,18 @@ Label = str | int | float | bool
 
 SEQUENCE_OUTPUTS = ("output", "margin", "leader")
 FLOAT_TYPES = {"double": np.float64, "float": np.float32}
-MAX_PADDED_TOKENS = 1 << 15  # of one run: keeps a block's arrays inside the caches
+MAX_PADDED_TOKENS = 1 << 15  # of one run, whose arrays then fit the caches
 
 
 class SequenceClassifier:
-    """One served model: `labels` is empty if it was made for vector targets, which it then answers with."""
+    """A served model. `labels` is empty if it was made for vector targets: then it answers with vectors."""
 
     def __init__(
         self, graph: Graph, tokens: TensorSpec, labels: Sequence[Label], *, collapses: bool, width: int
     ) -> None:
         self._graph = graph
         self._dtype = FLOAT_TYPES[tokens.dtype]
-        self._collapses = collapses  # all tokens end at one output, led there by one of them
+        self._collapses = collapses  # all tokens end at one output, which one of them leads to
         self._width = width
         self.labels = tuple(labels)
         self.dimension = int(tokens.shape[2] or 0)
@@ -115,11 +115,10 @@ class SequenceClassifier:
 def _check_graph(bundle: Bundle, session: Session) -> None:
     names = tuple(spec.name for spec in session.inputs), tuple(spec.name for spec in session.outputs)
     if names != (("tokens", "mask"), SEQUENCE_OUTPUTS):
-        wanted = f"not tokens and mask to {SEQUENCE_OUTPUTS}"
-        problem = f"{bundle.name}: model.onnx maps {names[0]} to {names[1]}, {wanted}"
+        expected = f"not tokens and mask to {SEQUENCE_OUTPUTS}"
+        problem = f"{bundle.name}: model.onnx maps {names[0]} to {names[1]}, {expected}"
         raise BundleError(problem, param="model.onnx")
     tokens = session.inputs[0]
     if tokens.dtype not in FLOAT_TYPES or len(tokens.shape) != 3 or not tokens.shape[2]:
-        found = f"{tokens.dtype} {tokens.shape}"
-        problem = f"{bundle.name}: tokens must be float or double [B, n, d], not {found}"
-        raise BundleError(problem, param="model.onnx")
+        problem = f"tokens must be float or double [B, n, d], not {tokens.dtype} {tokens.shape}"
+        raise BundleError(f"{bundle.name}: {problem}", param="model.onnx")

@@ -1,1 +1,1 @@
-"""Sentiment of texts with its exact reason."""
+"""Classification of texts with exact explanations."""

@@ -1,8 +1,8 @@
 """Search small sets of words that decide the label of a text, by running the model on what is left of it.
 
-`find_counterfactual` searches words whose removal changes the label, `find_sufficient` words that alone give
-the same label. Finding a smallest set is a hitting-set problem in both cases: the searches are greedy, a
-smaller set may exist, and what is found is true.
+`find_counterfactual` searches for words whose removal changes the label, `find_sufficient` for words that
+alone give the same label. Finding a smallest set is a hitting-set problem in both cases: the searches are
+greedy, so a smaller set may exist. The model has confirmed every set that is returned.
 
 A search is a generator: it yields tasks to be answered together, and returns its result.
 """
@@ -25,14 +25,14 @@ Search = Generator[Sequence[ClassificationTask], Sequence[Answer], Answer | None
 
 
 def find_counterfactual(task: ClassificationTask) -> Search:
-    """Search words whose removal changes the label, with the label and score without them.
+    """Search for words whose removal changes the label, with the label and score without them.
 
     Grows a set: in each round the candidates are removed, each together with those that were chosen before.
     """
     (answer,) = yield [_explained_task(task)]
-    label, limit = answer["label"], min(MAX_REMOVED_WORDS, answer["n_words"] - 1)  # a word at least stays
+    label, limit = answer["label"], min(MAX_REMOVED_WORDS, answer["n_words"] - 1)  # at least one word stays
     candidates = _rank_words(answer)[:CANDIDATES_PER_ROUND]
-    del answer  # of a long text it takes megabytes
+    del answer  # takes megabytes for a long text
     chosen: list[Word] = []
     while candidates and len(chosen) < limit:
         sets = [[*chosen, word] for word in candidates]
@@ -48,7 +48,7 @@ def find_counterfactual(task: ClassificationTask) -> Search:
 
 
 def find_sufficient(task: ClassificationTask) -> Search:
-    """Search words that alone give the same label, with its score; all others are removed in place.
+    """Search for words that alone give the same label, with its score; all others are removed in place.
 
     Takes the shortest prefix of the candidates that has the label, and removes one word after the other from
     it as long as it keeps the label.
@@ -60,13 +60,13 @@ def find_sufficient(task: ClassificationTask) -> Search:
     sets = [candidates[:size] for size in sizes]
     chosen, score = None, 0.0
     while sets:
-        answers = yield [_task_without(task, _all_but(words, each)) for each in sets]
-        same = [i for i, answer in enumerate(answers) if answer["label"] == label]
-        if not same:
+        answers = yield [_task_without(task, _all_but(words, subset)) for subset in sets]
+        unchanged = [i for i, answer in enumerate(answers) if answer["label"] == label]
+        if not unchanged:
             break
-        best = min(same, key=lambda i: (len(sets[i]), -float(answers[i]["probs"][label])))
+        best = min(unchanged, key=lambda i: (len(sets[i]), -float(answers[i]["probs"][label])))
         chosen, score = sets[best], answers[best]["score"]
-        sets = [[word for word in chosen if word is not one] for one in chosen if len(chosen) > 1]
+        sets = [[word for word in chosen if word is not removed] for removed in chosen if len(chosen) > 1]
     return None if chosen is None else {"words": _words_of_answer(task, chosen), "score": score}
 
 
@@ -83,13 +83,13 @@ def _explained_task(task: ClassificationTask) -> ClassificationTask:
 
 
 def _task_without(task: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
-    """Return the task of the text without these words, which answers the label alone."""
+    """Return the task that predicts the label of the text without these words, without an explanation."""
     options = replace(task.options, heads=task.options.heads[:1], explain="none", trajectory=False)
     return ClassificationTask(task.text, options, [*task.without, *map(_span, words)])
 
 
 def _rank_words(answer: Answer) -> list[Word]:
-    """Return the words by their support of the label: leaders with what they have read, then the others."""
+    """Return the words by their support of the label: leaders and the words they read, then the others."""
     words = _by_span(answer)
     leaders = [leader for leader in answer["leaders"] if _support(answer, leader) > 0]
     leaders.sort(key=lambda leader: -_support(answer, leader))
@@ -115,7 +115,7 @@ def _all_but(words: dict[Span, Word], chosen: Sequence[Word]) -> list[Word]:
 def _support(answer: Answer, part: dict[str, Any]) -> float:
     """Return how much a word or leader supports the label over the next one.
 
-    Neutral is supported most by what contributes least in either direction.
+    Neutral is supported most by the smallest contribution in either direction.
     """
     contribution = part["contribution"]
     if isinstance(contribution, dict):
@@ -123,7 +123,7 @@ def _support(answer: Answer, part: dict[str, Any]) -> float:
         return float(contribution[first] - contribution[second])
     labels = list(answer["probs"])
     if answer["label"] not in (labels[0], labels[-1]):
-        return -abs(float(contribution))  # neutral: what pulls to neither side
+        return -abs(float(contribution))  # neutral: support is a small contribution to either side
     return float(contribution if answer["label"] == labels[-1] else -contribution)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from service.errors import BundleError
 from service.text.tokenizer import Ints, TokenizedText
 
-UNITS_PER_LOGIT = 10_000_000  # of a logit: contributions and probabilities are counted in steps of 1e-7
+UNITS_PER_LOGIT = 10_000_000  # contributions and probabilities are counted in steps of 1e-7
 NO_KNOWN_WORDS = "no_known_words"
 OUT_OF_DISTRIBUTION = "out_of_distribution"
 LOW_CONFIDENCE = "low_confidence"
@@ -23,7 +23,7 @@ class DecisionRule:
     """How a card turns logits into a label, and when the label should not be acted upon."""
 
     labels: tuple[str, ...]
-    abstain_margin: float = 0.0  # a probability this near to one half is of low confidence
+    abstain_margin: float = 0.0  # the confidence is low for a probability this near to one half
     min_known_share: float = 0.5  # of the words
     thresholds: tuple[float, ...] | None = None  # of each label, where several may apply at once
     neutral_threshold: float | None = None  # t of proportional odds: three labels from one logit
@@ -47,23 +47,24 @@ def read_decision_rule(card: Mapping[str, Any]) -> DecisionRule:
         BundleError: The card has no usable rule; it names the field.
     """
     labels: Any = card.get("labels")
-    named = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
-    if not named or not 2 <= len(labels) == len(set(labels)):
+    are_strings = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    if not are_strings or not 2 <= len(labels) == len(set(labels)):
         raise BundleError("card.json needs two labels or more; of two the negative one first", param="labels")
     if len(labels) > MAX_LABELS or max(map(len, labels)) > MAX_LABEL_CHARS:
         problem = f"card.json may have {MAX_LABELS} labels of {MAX_LABEL_CHARS} characters"
         raise BundleError(problem, param="labels")
-    known, thresholds = _read_share(card, "min_known_share", 0.5), _read_thresholds(card, len(labels))
+    min_known_share = _read_share(card, "min_known_share", 0.5)
+    thresholds = _read_thresholds(card, len(labels))
     neutral = _read_neutral_threshold(card, labels, thresholds is not None)
     if neutral is not None:
-        return DecisionRule((labels[0], NEUTRAL, labels[-1]), 0.0, known, None, neutral)
-    return DecisionRule(tuple(labels), _read_share(card, "abstain_margin", 0.0), known, thresholds)
+        return DecisionRule((labels[0], NEUTRAL, labels[-1]), 0.0, min_known_share, None, neutral)
+    return DecisionRule(tuple(labels), _read_share(card, "abstain_margin", 0.0), min_known_share, thresholds)
 
 
 def describe_labels(card: Mapping[str, Any]) -> dict[str, Any]:
     """Return the labels of a card in the order of the probabilities, and by index as in transformers.
 
-    A card with a neutral threshold lists its two ends alone; its answers have `neutral` between them.
+    A card with a neutral threshold lists only its two ends; its answers have `neutral` between them.
     """
     labels = read_decision_rule(card).labels
     return {"labels": list(labels), "id2label": {str(index): label for index, label in enumerate(labels)}}
@@ -108,19 +109,19 @@ def _is_share(value: object) -> bool:
 def predict(
     rules: Sequence[DecisionRule],
     texts: Sequence[TokenizedText],
-    known: Sequence[tuple[int, int]],
+    known_counts: Sequence[tuple[int, int]],
     logit: Ints,
     bias: Ints,
     is_ood: Sequence[bool],
 ) -> list[dict[str, Any]]:
     """Return the answer to each text by its rule, from logits and biases [C, B] in units.
 
-    `known` says of each text how many words are known, and of how many.
+    `known_counts` holds for each text how many words are known, and of how many.
     """
     labels = [rule.logit_labels for rule in rules]
-    numbers = zip(label_values(logit, labels), label_values(bias, labels), is_ood, known, strict=True)
+    columns = zip(label_values(logit, labels), label_values(bias, labels), is_ood, known_counts, strict=True)
     answers = []
-    for rule, text, (logits, biases, ood, (n_known, n_meaningful)) in zip(rules, texts, numbers, strict=True):
+    for rule, text, (logits, biases, ood, (n_known, n_meaningful)) in zip(rules, texts, columns, strict=True):
         probs = label_probabilities(rule, [*logits.values()] if rule.logit_labels else [logits])
         label = max(probs, key=probs.__getitem__)
         answer = {
@@ -136,8 +137,8 @@ def predict(
             "truncated": text.truncated,
         }
         if rule.thresholds is not None:
-            over = zip(probs.items(), rule.thresholds, strict=True)
-            answer["labels"] = [name for (name, p), threshold in over if p >= threshold]
+            pairs = zip(probs.items(), rule.thresholds, strict=True)
+            answer["labels"] = [name for (name, p), threshold in pairs if p >= threshold]
         answers.append(answer)
     return answers
 
@@ -183,20 +184,21 @@ def abstain_reason(
         return NO_KNOWN_WORDS
     if is_ood:
         return OUT_OF_DISTRIBUTION
-    return LOW_CONFIDENCE if rule.thresholds is None and _lead(probs) < 2 * rule.abstain_margin else None
+    is_close = rule.thresholds is None and _top_two_gap(probs) < 2 * rule.abstain_margin
+    return LOW_CONFIDENCE if is_close else None
 
 
 def abstain_as_neutral(answer: dict[str, Any]) -> dict[str, Any]:
     """Answer `neutral` instead of abstaining, for protocols that know only labels.
 
-    `neutral` gets what the first label lacks of a lead of one, or everything where the reason is not
-    low confidence; the other labels share the rest.
+    The labels keep a share of their probability: the gap between the two most probable ones, or nothing where
+    the reason is not low confidence. `neutral` gets the remainder.
     """
     if not answer["abstain_reason"]:
         return answer
     probs = answer["probs"]
-    rest = _lead(probs) if answer["abstain_reason"] == LOW_CONFIDENCE else 0.0
-    shared = {label: round(rest * p, 7) for label, p in probs.items()}
+    kept_share = _top_two_gap(probs) if answer["abstain_reason"] == LOW_CONFIDENCE else 0.0
+    shared = {label: round(kept_share * p, 7) for label, p in probs.items()}
     shared[NEUTRAL] = round(shared.get(NEUTRAL, 0.0) + 1 - sum(shared.values()), 7)  # they sum to one
     return {**answer, "label": NEUTRAL, "score": shared[NEUTRAL], "probs": shared}
 
@@ -205,7 +207,7 @@ def _sigmoid(logit: float) -> float:
     return round((1 + math.tanh(logit / 2)) / 2, 7)
 
 
-def _lead(probs: Mapping[str, float]) -> float:
-    """Return how far the most probable label is ahead of the next."""
+def _top_two_gap(probs: Mapping[str, float]) -> float:
+    """Return the gap between the two largest probabilities."""
     first, second = sorted(probs.values(), reverse=True)[:2]
     return first - second

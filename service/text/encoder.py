@@ -1,7 +1,6 @@
 """Run the encoder: chunks of tokens to hidden states, and the receptive field of every token.
 
-Its attention heads are hard, so it is known which tokens a hidden state was computed from (docs/theory.md,
-section 7):
+Hard attention heads determine which tokens a hidden state was computed from (docs/theory.md, section 7):
 
     R^0(i) = {i},  R^l(i) = R^(l-1)(i) and R^(l-1)(j) of every j that a head of layer l attends to from i
 
@@ -30,8 +29,9 @@ TokenSets = NDArray[np.uint64]
 # The names of the released graphs: pieces are token ids, places position ids, follows attention counts.
 ENCODER_INPUTS = {"pieces": "int64", "places": "int64", "rows": "int64"}
 ENCODER_OUTPUTS = {"states": "uint8", "words": "uint8", "follows": "uint8"}
-# Tokens in one inference. On a CPU, for each thread: more do not stay in a core's cache, and 4,096 together
-# take 1.3 times as long, 8,192 twice. On a GPU: a whole batch of the default MAX_BATCH_TOKENS.
+VOCABULARY_KEYS = {"tokens": "pieces", "names": "names", "ambiguous_names": "sometimes", "groups": "groups"}
+# Tokens in one inference. On a CPU, for each thread: more do not stay in a core's cache, so that 4,096 take
+# 1.3 times as long and 8,192 twice. On a GPU: a whole batch of the default MAX_BATCH_TOKENS.
 TOKENS_PER_RUN = {"cpu": 1_280, "cuda": 16_384}
 MAX_FRAGMENT_CHARS = 2  # a token this short says little about the word that it is a part of
 MIN_TOKENS = 101  # every vocabulary begins with the special tokens and the unknown token
@@ -73,7 +73,7 @@ class Encoder:
         self._session = session
         tokens = TOKENS_PER_RUN[session.provider]
         self._tokens_per_run = tokens * threads if session.provider == "cpu" else tokens
-        # of the heads on this encoder, by the digest of their graph; they go with the last head
+        # of the heads on this encoder, by the digest of their graph; dropped with the last head
         self.head_sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._tokenizer = WordPieceTokenizer(vocabulary)
         self.replacements = vocabulary.special.replacements  # how special tokens are shown
@@ -90,8 +90,8 @@ class Encoder:
         session = runtime.open(graph, weights=None if graph is bundle.model else bundle.model)
         check_graph(bundle.name, session, ENCODER_INPUTS, ENCODER_OUTPUTS)
         encoder = cls(session, read_vocabulary(bundle), runtime.intra_op_threads)
-        one = np.zeros(1, np.int64)
-        encoder.encode([(one, one)], output_attentions=True)
+        zero = np.zeros(1, np.int64)
+        encoder.encode([(zero, zero)], output_attentions=True)
         return encoder
 
     def tokenize(self, text: str) -> TokenizedText:
@@ -106,9 +106,9 @@ class Encoder:
             output_attentions: Whether to return attention counts and receptive fields.
         """
         outputs: dict[int, EncoderOutput] = {}
-        for run in group_by_length([len(token_ids) for token_ids, _ in chunks], self._tokens_per_run):
-            alike = [chunks[i] for i in run]
-            outputs |= zip(run, self._encode(alike, output_attentions=output_attentions), strict=True)
+        for batch in group_by_length([len(token_ids) for token_ids, _ in chunks], self._tokens_per_run):
+            encoded = self._encode([chunks[i] for i in batch], output_attentions=output_attentions)
+            outputs |= zip(batch, encoded, strict=True)
         return [outputs[i] for i in range(len(chunks))]
 
     def _encode(self, chunks: Sequence[Chunk], *, output_attentions: bool) -> list[EncoderOutput]:
@@ -125,42 +125,43 @@ class Encoder:
         names = tuple(ENCODER_OUTPUTS) if output_attentions else ("states", "words")
         states, embeddings, *attentions = self._session.run(feeds, names)
         bounds = pairwise([0, *np.cumsum(sizes).tolist()])
-        columns = [(states[begin:end], embeddings[begin:end]) for begin, end in bounds]
+        pairs = [(states[begin:end], embeddings[begin:end]) for begin, end in bounds]
         if not output_attentions:
-            return [EncoderOutput(*each) for each in columns]
+            return [EncoderOutput(*pair) for pair in pairs]
         (counts,) = attentions
         fields = compute_receptive_fields(counts)
         return [
-            EncoderOutput(*each, counts[:, b, :n, :n], fields[:, b, :n])
-            for b, (each, n) in enumerate(zip(columns, sizes.tolist(), strict=True))
+            EncoderOutput(*pair, counts[:, b, :n, :n], fields[:, b, :n])
+            for b, (pair, n) in enumerate(zip(pairs, sizes.tolist(), strict=True))
         ]
 
     def known_words(self, texts: Sequence[TokenizedText]) -> Ints:
-        """Return for each word of the texts: 1 if it is known, 0 if not, -1 where that has no meaning.
+        """Return for each word of the texts: 1 if it is known, 0 if not, -1 for punctuation.
 
-        A word with an unknown token, or mostly of fragments, is not known. Punctuation has no meaning of its
-        own unless several marks make an emoticon.
+        A word with an unknown token, or mostly of fragments, is not known. Several marks that make an
+        emoticon are a known word.
         """
         sizes = word_sizes(texts)
         if not len(sizes):
             return np.zeros(0, np.int64)
         tokens = np.concatenate([text.token_ids for text in texts])
-        first, is_unknown = np.cumsum(sizes) - sizes, tokens == self._unknown_id
-        is_word = np.logical_or.reduceat(self._has_letters[tokens] | is_unknown, first)
-        emoticon = np.minimum.reduceat(tokens, first) < np.maximum.reduceat(tokens, first)
-        fragments = np.add.reduceat(self._is_short[tokens], first, dtype=np.int64)
-        unknown = np.logical_or.reduceat(is_unknown, first) | ((sizes > 1) & (2 * fragments > sizes))
-        meaning = np.where(is_word, ~unknown, np.where(emoticon, 1, -1))
-        return np.where(self._is_folded[tokens[first]], 1, meaning)
+        begins, is_unknown = np.cumsum(sizes) - sizes, tokens == self._unknown_id
+        is_word = np.logical_or.reduceat(self._has_letters[tokens] | is_unknown, begins)
+        is_emoticon = np.minimum.reduceat(tokens, begins) < np.maximum.reduceat(tokens, begins)
+        n_fragments = np.add.reduceat(self._is_short[tokens], begins, dtype=np.int64)
+        fragmented = (sizes > 1) & (2 * n_fragments > sizes)
+        is_unknown_word = np.logical_or.reduceat(is_unknown, begins) | fragmented
+        known = np.where(is_word, ~is_unknown_word, np.where(is_emoticon, 1, -1))
+        return np.where(self._is_folded[tokens[begins]], 1, known)
 
     def count_known(self, texts: Sequence[TokenizedText]) -> list[tuple[int, int]]:
         """Return for each text how many words are known, and of how many."""
         distinct = list(dict.fromkeys(texts))  # several heads answer a text
         known = self.known_words(distinct)
-        text = np.repeat(np.arange(len(distinct)), [len(each) for each in distinct])
-        columns = (np.bincount(text, which, len(distinct)).astype(int) for which in (known == 1, known >= 0))
+        index = np.repeat(np.arange(len(distinct)), list(map(len, distinct)))
+        columns = (np.bincount(index, mask, len(distinct)).astype(int) for mask in (known == 1, known >= 0))
         counts = dict(zip(distinct, zip(*(column.tolist() for column in columns), strict=True), strict=True))
-        return [counts[each] for each in texts]
+        return [counts[text] for text in texts]
 
 
 def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:
@@ -187,9 +188,9 @@ class ReceptiveFields:
         sizes = word_sizes([text.tokenized for text in texts])
         outputs = [output for text in texts for output in text.outputs]
         lengths = np.array([len(output.hidden_states) for output in outputs])
-        self._first = np.cumsum(sizes) - sizes  # token of each word
+        self._first_token = np.cumsum(sizes) - sizes  # of each word
         self._sizes = sizes
-        self._word = np.repeat(np.arange(len(sizes)), sizes)  # of each token
+        self._word_of_token = np.repeat(np.arange(len(sizes)), sizes)
         self._chunk_start = np.repeat(np.cumsum(lengths) - lengths, lengths)  # of each token
         fields = [output.receptive_fields for output in outputs if output.receptive_fields is not None]
         assert len(fields) == len(outputs)
@@ -204,13 +205,14 @@ class ReceptiveFields:
         """
         entered = self._entry_layers(words)
         index, bit = np.nonzero(entered < len(self._fields))
-        layer, other = entered[index, bit], self._word[self._chunk_start[self._first[words]][index] + bit]
+        layer = entered[index, bit]
+        read = self._word_of_token[self._chunk_start[self._first_token[words]][index] + bit]
         # a word of several tokens enters with the first of them
-        begins = np.flatnonzero(np.diff(index, prepend=-1) | np.diff(other, prepend=-1))
-        layer, index, other = np.minimum.reduceat(layer, begins), index[begins], other[begins]
+        begins = np.flatnonzero(np.diff(index, prepend=-1) | np.diff(read, prepend=-1))
+        layer, index, read = np.minimum.reduceat(layer, begins), index[begins], read[begins]
         order = np.lexsort((layer, index))
-        order = order[other[order] != words[index[order]]]
-        return index[order], other[order], layer[order]
+        order = order[read[order] != words[index[order]]]
+        return index[order], read[order], layer[order]
 
     def _entry_layers(self, words: Ints) -> Ints:
         """Return the layer at which each token of a word's chunk entered its receptive field, [n, 64].
@@ -219,7 +221,7 @@ class ReceptiveFields:
         """
         sizes = self._sizes[words]
         begins = np.cumsum(sizes) - sizes
-        tokens = np.repeat(self._first[words] - begins, sizes) + np.arange(sizes.sum())
+        tokens = np.repeat(self._first_token[words] - begins, sizes) + np.arange(sizes.sum())
         fields = np.bitwise_or.reduceat(self._fields[:, tokens], begins, axis=1).astype("<u8")
         bits = np.unpackbits(fields.view(np.uint8), axis=1, bitorder="little")
         absent = len(bits) - bits.sum(axis=0, dtype=np.int64)  # receptive fields only grow
@@ -228,14 +230,14 @@ class ReceptiveFields:
     def find_attended(self, b: int) -> list[list[list[int]]]:
         """Return for each word and layer of text b the other words that its heads attend to.
 
-        They stand by the number of heads and are numbered in the text.
+        They are sorted by the number of heads, and numbered within the text.
         """
         ranked: list[list[list[int]]] = []
-        start = self._first[self.bounds[b]]  # the chunk's first token
+        start = self._first_token[self.bounds[b]]  # the chunk's first token
         for output in self._texts[b].outputs:
             stop = start + len(output.hidden_states)
-            word, last_word = self._word[start], self._word[stop - 1]
-            begins = self._first[word : last_word + 1] - start
+            word, last_word = self._word_of_token[start], self._word_of_token[stop - 1]
+            begins = self._first_token[word : last_word + 1] - start
             assert output.attention_counts is not None
             counts = np.add.reduceat(output.attention_counts, begins, axis=1, dtype=np.int64)
             counts = np.add.reduceat(counts, begins, axis=2)
@@ -269,16 +271,13 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
     return Vocabulary(tokens, frozenset(names), frozenset(ambiguous), frozenset(groups))
 
 
-VOCABULARY_KEYS = {"tokens": "pieces", "names": "names", "ambiguous_names": "sometimes", "groups": "groups"}
-
-
-def _rank_attended(counts: NDArray[np.int64], first: int) -> list[list[list[int]]]:
-    """[L, m, m] as lists: for each word and layer whom it attends to, numbered from the word `first`."""
+def _rank_attended(counts: NDArray[np.int64], first_word: int) -> list[list[list[int]]]:
+    """[L, m, m] as lists: for each word and layer the attended words, numbered from `first_word`."""
     n_layers, m, _ = counts.shape
     by_word = counts.swapaxes(0, 1).reshape(m * n_layers, m)
-    row, other = np.nonzero(by_word)
-    order = np.lexsort((-by_word[row, other], row))
-    words = (first + other[order]).tolist()
+    row, attended = np.nonzero(by_word)
+    order = np.lexsort((-by_word[row, attended], row))
+    words = (first_word + attended[order]).tolist()
     ends = np.bincount(row, minlength=len(by_word)).cumsum().tolist()
     rows = [words[begin:end] for begin, end in pairwise([0, *ends])]
     return [rows[i : i + n_layers] for i in range(0, len(rows), n_layers)]

@@ -1,10 +1,10 @@
 """Explain the outputs of heads for several texts: leaders, clusters, words.
 
 The cluster of a word is the leader that it reaches by following `target` at the last layer: a word attends to
-a position, that one perhaps to another, until one attends to itself. Norms grow along the chain, so it ends.
-Words at the very same position are one here. A word that attends to several positions at once (a tie)
-is in a cluster of kind "tie", named by the leaders that it reaches. Every word is in exactly one cluster. All
-numbers are whole, in units of 1e-7.
+a position, which may attend to another, until one attends to itself. Norms grow along the chain, so it ends.
+Words at the same position count as one. A word that attends to several positions at once (a tie) is in a
+cluster of kind "tie", named by the leaders that it reaches. Every word is in exactly one cluster. All numbers
+are integers, in units of 1e-7.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from service.text.head import HeadOutputs
 from service.text.spans import utf16_offsets
 from service.text.tokenizer import Ints, word_sizes
 
-MAX_CLUSTER_WORDS = 5  # named of a cluster
+MAX_CLUSTER_WORDS = 5  # listed of a cluster
 MAX_READ_WORDS = 8  # listed of a leader's receptive field, unless `explain` is full
 _MAX_DOUBLINGS = 16  # of the length of a chain
 _MAX_WEIGHT = 1 << 40  # in units
@@ -40,13 +40,13 @@ class Explainer:
         )
         self._is_leader = outputs.leader_since >= 0
         distinct = {text: i for i, text in enumerate(dict.fromkeys(outputs.texts))}  # of several heads
-        self._text = [distinct[text] for text in outputs.texts]
+        self._distinct_index = [distinct[text] for text in outputs.texts]
         self._fields = ReceptiveFields(list(distinct))
         tokenized = [text.tokenized for text in outputs.texts]
         sizes = word_sizes(tokenized)
-        first = np.concatenate([text.token_ids for text in tokenized])[np.cumsum(sizes) - sizes]
-        folded = np.flatnonzero(np.isin(first, [*replacements]))
-        self._read_as = {i: {"read_as": replacements[int(first[i])]} for i in folded.tolist()}
+        first_ids = np.concatenate([text.token_ids for text in tokenized])[np.cumsum(sizes) - sizes]
+        folded = np.flatnonzero(np.isin(first_ids, [*replacements]))
+        self._read_as = {i: {"read_as": replacements[int(first_ids[i])]} for i in folded.tolist()}
         root, self._ties = resolve_clusters(outputs)
         self._number_clusters(root)
 
@@ -59,7 +59,7 @@ class Explainer:
         self._root = roots[np.lexsort((-self._weights(total, roots), outputs.text[roots]))]
         self._total = total[:, self._root]
         # the first cluster of each text
-        self._first = outputs.text[self._root].searchsorted(np.arange(len(outputs.texts) + 1))
+        self._first_cluster = outputs.text[self._root].searchsorted(np.arange(len(outputs.texts) + 1))
         number = np.arange(len(root))
         number[self._root] = np.arange(len(self._root))
         self._cluster = number[root]  # of each word
@@ -70,7 +70,7 @@ class Explainer:
     ) -> None:
         """Add `leaders` and `clusters` to every answer."""
         clusters = self._describe_clusters(max_read_words)
-        for answer, (begin, end) in zip(answers, pairwise(self._first.tolist()), strict=True):
+        for answer, (begin, end) in zip(answers, pairwise(self._first_cluster.tolist()), strict=True):
             answer["leaders"], answer["clusters"] = [], []
             for number, (cluster, leader) in enumerate(islice(clusters, end - begin)):
                 answer["clusters"].append({"id": number, **cluster})
@@ -130,7 +130,7 @@ class Explainer:
         is_follower[self._root] = 0
         weights = self._weights(self._outputs.contribution, np.arange(len(cluster)))
         weights = np.minimum(weights, _MAX_WEIGHT - 1)
-        # equal weights stand in the order of reading
+        # equal weights keep the order of reading
         members = ((2 * cluster + is_follower) * _MAX_WEIGHT - weights).argsort(kind="stable")
         begin = self._size.cumsum() - self._size
         rank = np.arange(len(members)) - begin[cluster[members]]
@@ -141,36 +141,36 @@ class Explainer:
     ) -> tuple[list[list[dict[str, Any]]], list[int]]:
         """Return for each leader the other words that its state was computed from, and their number.
 
-        They stand in the order of entry.
+        The words are in the order of entry.
         """
         texts = self._outputs.text[leaders]
-        shift = self._outputs.bounds[texts] - self._fields.bounds[np.array(self._text)[texts]]
-        index, other, layer = self._fields.find_read_words(leaders - shift)
+        shift = self._outputs.bounds[texts] - self._fields.bounds[np.array(self._distinct_index)[texts]]
+        index, read, layer = self._fields.find_read_words(leaders - shift)
         totals = np.bincount(index, minlength=len(leaders))
         rank = np.arange(len(index)) - (totals.cumsum() - totals)[index]
         shown = np.flatnonzero(rank < (len(rank) if max_words is None else max_words))
-        other = (other + shift[index])[shown]
-        columns = zip(self._words(other), self._spans(other), layer[shown].tolist(), strict=True)
+        read = (read + shift[index])[shown]
+        columns = zip(self._words(read), self._spans(read), layer[shown].tolist(), strict=True)
         words = [{"word": word, "spans": [span], "layer": layer} for word, span, layer in columns]
         ends = np.bincount(index[shown], minlength=len(leaders)).cumsum().tolist()
         return [words[begin:end] for begin, end in pairwise([0, *ends])], totals.tolist()
 
     def add_words(self, answers: Sequence[dict[str, Any]]) -> None:
-        """Add `words`, all of them in the order of reading, to every answer."""
+        """Add `words`, all of them in the order of the text, to every answer."""
         outputs = self._outputs
-        every = np.arange(len(outputs.text))
+        indices = np.arange(len(outputs.text))
         columns = zip(
-            self._words(every),
-            self._spans(every),
-            (self._cluster - self._first[outputs.text]).tolist(),
+            self._words(indices),
+            self._spans(indices),
+            (self._cluster - self._first_cluster[outputs.text]).tolist(),
             self._is_leader.tolist(),
             label_values(outputs.contribution, [outputs.labels[b] for b in outputs.text.tolist()]),
-            (self._read_as.get(word, {}) for word in every.tolist()),
+            (self._read_as.get(word, {}) for word in indices.tolist()),
             strict=True,
         )
         for b, (answer, text) in enumerate(zip(answers, outputs.texts, strict=True)):
             starts, ends = self._positions(b, [0, -1])
-            attended = self._fields.find_attended(self._text[b])
+            attended = self._fields.find_attended(self._distinct_index[b])
             words = zip(islice(columns, len(text.tokenized)), starts, ends, attended, strict=True)
             answer["words"] = [
                 {
@@ -198,9 +198,9 @@ class Explainer:
     def _weights(self, units: Ints, words: Ints) -> Ints:
         """Return how much contributions matter: their size, or how far they pull several labels apart."""
         units, n_logits = units[:, words], self._n_logits[self._outputs.text[words]]
-        own = np.arange(len(units))[:, None] >= len(units) - n_logits
-        highest = units.max(0, where=own, initial=-_MAX_WEIGHT)
-        lowest = units.min(0, where=own, initial=_MAX_WEIGHT)
+        has_logit = np.arange(len(units))[:, None] >= len(units) - n_logits
+        highest = units.max(0, where=has_logit, initial=-_MAX_WEIGHT)
+        lowest = units.min(0, where=has_logit, initial=_MAX_WEIGHT)
         return np.asarray(np.where(n_logits == 1, np.abs(units[-1]), highest - lowest))
 
     def _spans(self, words: Ints) -> Iterator[list[int]]:
@@ -211,8 +211,8 @@ class Explainer:
         """Return words as they are written, in lower case."""
         starts, ends = self._codepoints
         texts = [text.tokenized.text for text in self._outputs.texts]
-        of = self._outputs.text[words].tolist()
-        cuts = zip(of, starts[words].tolist(), ends[words].tolist(), strict=True)
+        text_ids = self._outputs.text[words].tolist()
+        cuts = zip(text_ids, starts[words].tolist(), ends[words].tolist(), strict=True)
         return [texts[b][start:end].lower() for b, start, end in cuts]
 
 
@@ -222,19 +222,19 @@ def resolve_clusters(outputs: HeadOutputs) -> tuple[Ints, dict[int, list[int]]]:
     tied = outputs.target < 0
     root = np.where(tied, np.arange(len(tied)), outputs.target + outputs.bounds[outputs.text])
     for _ in range(_MAX_DOUBLINGS):
-        further = root[root]
-        if (further == root).all():
+        next_root = root[root]
+        if (next_root == root).all():
             break
-        root = further
+        root = next_root
     ties: dict[int, list[int]] = {}
     for b in np.unique(outputs.text[tied]).tolist():
-        ends: dict[int, int] = {}
-        first: dict[tuple[int, ...], int] = {}
+        new_root: dict[int, int] = {}
+        first_tied: dict[tuple[int, ...], int] = {}
         for i, leaders in sorted(_reachable_leaders(outputs, b, tied, root).items()):
-            ends[i] = leaders[0] if len(leaders) == 1 else first.setdefault(leaders, i)
-        ties |= {i: list(leaders) for leaders, i in first.items()}
+            new_root[i] = leaders[0] if len(leaders) == 1 else first_tied.setdefault(leaders, i)
+        ties |= {i: list(leaders) for leaders, i in first_tied.items()}
         begin, end = outputs.bounds[b : b + 2].tolist()
-        root[begin:end] = [ends.get(i, i) for i in root[begin:end].tolist()]
+        root[begin:end] = [new_root.get(i, i) for i in root[begin:end].tolist()]
     return root, ties
 
 
@@ -255,8 +255,8 @@ def _reachable_leaders(
         scores = z @ z[i - begin]
         leaders: set[int] = set()
         for j in begin + np.flatnonzero(scores == scores.max()):
-            last = int(root[j])
-            leaders |= set(reached.get(last, () if tied[last] else (last,)))
+            word = int(root[j])
+            leaders |= set(reached.get(word, () if tied[word] else (word,)))
         reached[i] = tuple(sorted(leaders)) or (i,)
     return reached
 

@@ -4,12 +4,12 @@ A head gives every word of a text a position, moves the words by hardmax dynamic
 
     logit = bias + sum of the words' contributions
 
-where a word counts at the position of the leader that it ends with. Contributions are counted in units of
-1e-7, and the logit is their sum: printed numbers add up to the last digit.
+where each word contributes at the position of the leader that it ends with. Contributions are counted in
+units of 1e-7, and the logit is their sum: printed numbers add up to the last digit.
 
 Heads of one family, by the digest of their graph, differ only in their weights, which their graph takes as
-inputs: they share one session, and one run answers for several. The output of one head for a text is a row of
-its own.
+inputs: they share one session, and one run computes several. Each pair of a head and a text has its own row
+in the outputs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,8 +55,7 @@ class HeadOutputs:
     bias: Ints  # [C, B]
     contribution: Ints  # [C, M]
     is_ood: NDArray[np.bool_]  # [B]
-    # [M] the word that it attends to in the end, numbered in its text; -1 if several tie. None without
-    # explanation
+    # [M] the word that it finally attends to, numbered in its text; -1 for a tie. None without explanation
     target: Ints | None = None
     leader_since: Ints | None = None  # [M] the first layer at which the word is a leader, or -1
     positions: Sequence[Array] = ()  # of each text [K+1, N, d]
@@ -102,7 +101,7 @@ class Head:
         feeds = assemble_feeds([EncodedText(probe, outputs)])
         names = ("bias", "contribution", "plane")
         bias, contribution, positions = session.run({**feeds.arrays, **self.weights}, names)
-        if not _is_sane(bias) or not _is_sane(contribution):
+        if not _is_bounded(bias) or not _is_bounded(contribution):
             raise BundleError(f"{name}: its graph returns numbers that are not finite", param="model.onnx")
         self.dimensions = positions.shape[-1]
         self.bias = _to_units(bias.reshape(1, -1).T)  # [C, 1] the same for every text
@@ -160,7 +159,7 @@ def run_heads(
 ) -> Iterator[tuple[Sequence[Head], list[int], HeadOutputs]]:
     """Run heads on texts: those of similar length and heads of one family together.
 
-    Yields the heads, the numbers of the texts, and the outputs. A text without words is left out.
+    Yields the heads, the indices of the texts, and the outputs. A text without words is left out.
     """
     lengths = [len(text.tokenized) for text in texts]
     present = [i for i, length in enumerate(lengths) if length]
@@ -169,14 +168,14 @@ def run_heads(
     for head in heads:
         families.setdefault(head.session, []).append(head)
     for group in group_by_length([lengths[i] for i in present], max_pairs, power=2):
-        numbers = [present[i] for i in group]
-        alike = [texts[i] for i in numbers]
-        feeds = assemble_feeds(alike)
-        heads_per_run = max(1, max_pairs // (len(numbers) * lengths[numbers[-1]] ** 2))
+        indices = [present[i] for i in group]
+        group_texts = [texts[i] for i in indices]
+        feeds = assemble_feeds(group_texts)
+        heads_per_run = max(1, max_pairs // (len(indices) * lengths[indices[-1]] ** 2))
         for family in families.values():
             for begin in range(0, len(family), heads_per_run):
-                some = family[begin : begin + heads_per_run]
-                yield some, numbers, _run(some, alike, feeds, explain=explain)
+                batch = family[begin : begin + heads_per_run]
+                yield batch, indices, _run(batch, group_texts, feeds, explain=explain)
 
 
 def _run(
@@ -192,7 +191,7 @@ def _run(
     arrays = heads[0].session.run({**feeds.arrays, **stack_weights(heads)}, names)
     values = dict(zip(names, arrays, strict=True))
     for head, *rows in zip(heads, values["bias"], values["contribution"], strict=True):
-        if not all(map(_is_sane, rows)):
+        if not all(map(_is_bounded, rows)):
             raise InferenceError(f"{head.name}: its graph returned numbers that are not finite")
     C, N = values["contribution"].shape[-2:]
     B, lengths = len(heads) * len(texts), np.tile(np.diff(feeds.bounds), len(heads))
@@ -225,16 +224,15 @@ def stack_weights(heads: Sequence[Head]) -> dict[str, Array]:
     """Stack the weights of heads for one run: those of a smaller head have zeros in front."""
     if len(heads) == 1:
         return heads[0].weights
-    stack_weights: dict[str, Array] = {}
+    stacked: dict[str, Array] = {}
     for name in heads[0].weights:
         arrays = [head.weights[name][0] for head in heads]
         shape = np.max([array.shape for array in arrays], axis=0)
-        stack_weights[name] = np.zeros((len(arrays), *shape), arrays[0].dtype)
-        for row, array in zip(stack_weights[name], arrays, strict=True):
-            row[tuple(slice(most - size, most) for most, size in zip(shape, array.shape, strict=True))] = (
-                array
-            )
-    return stack_weights
+        stacked[name] = np.zeros((len(arrays), *shape), arrays[0].dtype)
+        for row, array in zip(stacked[name], arrays, strict=True):
+            corner = tuple(slice(full - size, full) for full, size in zip(shape, array.shape, strict=True))
+            row[corner] = array
+    return stacked
 
 
 def assemble_feeds(texts: Sequence[EncodedText]) -> HeadFeeds:
@@ -257,7 +255,7 @@ def assemble_feeds(texts: Sequence[EncodedText]) -> HeadFeeds:
     return HeadFeeds(arrays, np.concatenate(([0], np.cumsum(lengths))), is_word)
 
 
-def _is_sane(values: Array) -> bool:
+def _is_bounded(values: Array) -> bool:
     """Return whether the numbers are finite, and small enough for exact sums in units."""
     return bool((np.abs(values) < MAX_LOGIT).all())
 

@@ -1,8 +1,8 @@
-"""The path of texts through the models: tokenize, encode in chunks, run the heads, explain.
+"""Classify texts: tokenize, encode in chunks, run the heads, explain.
 
 A `ClassificationTask` waits in the batcher. A run takes each of its tasks a few chunks further, all chunks of
 all tasks in one inference of the encoder; tasks whose chunks are all encoded go through their heads and are
-answered. No answer depends on the texts that it was computed with: every choice is made in whole numbers.
+answered. No answer depends on the texts that it was computed with: every choice is made in integers.
 """
 
 import math
@@ -10,7 +10,7 @@ import string
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, product
+from itertools import accumulate, chain, product
 from sys import getsizeof
 from typing import Any
 
@@ -25,20 +25,19 @@ from service.text.tokenizer import MAX_WORDS, Chunk, TokenizedText
 
 Answer = dict[str, Any]
 
-STEP_TOKENS = 128  # of a text in one run at most: the turn of others comes soon
+STEP_TOKENS = 128  # of a text in one run at most, so that other texts need not wait long
 CHARS_PER_TOKEN = 4
-CHARS_PER_RUN = 200_000  # that one run tokenizes; the texts behind them wait for the next one
-# Words x labels of all heads: each has a contribution to explain. Of a text, and of those answered in one
-# run;
-MAX_SCORES = 500_000
+CHARS_PER_RUN = 200_000  # that one run tokenizes; the texts after them wait for the next run
+# A score is the contribution of a word to one label of one head.
+MAX_SCORES = 500_000  # of a text, and of the texts that are answered in one run
 MAX_REQUEST_SCORES = 20_000_000  # of all texts of a request
-LABEL_BYTES = 60  # of a number for one label more in an answer
-# What an answer takes, as JSON and as objects: for each text,
-TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}
-CHAR_BYTES = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text,
-NUMBERS_PER_LABEL = {"none": 3, "leaders": 20, "full": 20}  # of an answer that are there for each label
-WORD_BYTES = 1_400  # for each word in a full explanation,
-POSITION_BYTES = 150  # and for each word's position at one layer of a trajectory
+# The bytes that an answer takes, as JSON and as objects
+TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}  # for each text
+CHAR_BYTES = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text
+WORD_BYTES = 1_400  # for each word in a full explanation
+POSITION_BYTES = 150  # for each word's position at one layer of a trajectory
+NUMBERS_PER_LABEL = {"none": 3, "leaders": 20, "full": 20}
+LABEL_BYTES = 60  # for each of these numbers, for each label after the first
 _ASCII_LETTERS = string.ascii_letters.encode()
 
 
@@ -73,18 +72,18 @@ class ClassifyOptions:
         if self.explain == "full":
             numbers += sum(map(max_words, texts))
         size = size * len(self.heads) + LABEL_BYTES * numbers * (self.n_logits - len(self.heads))
-        return size + sum(map(getsizeof, texts))  # with an emoji, four bytes a character
+        return size + sum(map(getsizeof, texts))  # four bytes a character if there is an emoji
 
 
 def max_words(text: str) -> int:
-    """Bound the number of words: each stands alone, or has a blank or a mark next to it."""
-    others = text.encode().translate(None, _ASCII_LETTERS)
-    return min(MAX_WORDS, len(text), 2 * len(others) - others.count(b" ") + 1)
+    """Bound the number of words: each is a mark, or letters next to a mark or a blank."""
+    separators = text.encode().translate(None, _ASCII_LETTERS)
+    return min(MAX_WORDS, len(text), 2 * len(separators) - separators.count(b" ") + 1)
 
 
 @dataclass(eq=False, slots=True)
 class ClassificationTask:
-    """One text to classify, and how far it has come.
+    """One text to classify, and its progress.
 
     `without` are spans, in code points, of words to remove in place. `param` is the name of the text in the
     request.
@@ -186,16 +185,16 @@ def run_batch(
     tasks: Sequence[ClassificationTask],
     report_tokenization: Callable[[float], None] = lambda seconds: None,
 ) -> list[list[Answer] | Exception | None]:
-    """Take tasks one step further; called by the batcher.
+    """Advance tasks by one step; called by the batcher.
 
     Returns:
         For each task the answers of its heads, the reason why it is refused, or None if it is not finished.
     """
-    sizes = {task: task.size for task in tasks}  # what the batch was planned with
+    sizes = {task: task.size for task in tasks}  # with which the batch was planned
     refused = _tokenize_new(tasks, report_tokenization)
     tokenized = [task for task in tasks if task.tokenized is not None]
     _encode_next(encoder, tokenized, sizes)
-    answers = _answer(_within_scores([task for task in tokenized if not task.waiting]))
+    answers = _answer(_limit_scores([task for task in tokenized if not task.waiting]))
     for task in answers:
         task.release()
     return [refused.get(task) or answers.get(task) for task in tasks]
@@ -204,20 +203,20 @@ def run_batch(
 def classify_all(tasks: Sequence[ClassificationTask]) -> list[list[Answer] | Exception]:
     """Run tasks to the end without a batcher."""
     results: dict[ClassificationTask, list[Answer] | Exception] = {}
-    while left := [task for task in tasks if task not in results]:
-        ended = zip(left, run_batch(left[0].options.encoder, left), strict=True)
-        results |= {task: result for task, result in ended if result is not None}
+    while unfinished := [task for task in tasks if task not in results]:
+        step = zip(unfinished, run_batch(unfinished[0].options.encoder, unfinished), strict=True)
+        results |= {task: result for task, result in step if result is not None}
     return [results[task] for task in tasks]
 
 
 def _tokenize_new(
     tasks: Sequence[ClassificationTask], report: Callable[[float], None]
 ) -> dict[ClassificationTask, Exception]:
-    """Tokenize the tasks that come for the first time; return those that are refused, with the reason.
+    """Tokenize the new tasks; return those that are refused, with the reason.
 
-    Tasks behind CHARS_PER_RUN characters stay as they are.
+    Tasks after the first CHARS_PER_RUN characters stay as they are.
     """
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     refused: dict[ClassificationTask, Exception] = {}
     new = [task for task in tasks if task.tokenized is None]
     chars = 0
@@ -228,9 +227,9 @@ def _tokenize_new(
         try:
             task.tokenize()
         except (InvalidInput, TooLarge) as error:
-            refused[task] = error.with_traceback(None)  # which holds this function, and so the whole batch
+            refused[task] = error.with_traceback(None)  # the traceback would keep the whole batch
     if new:
-        report(time.perf_counter() - began)
+        report(time.perf_counter() - start_s)
     return refused
 
 
@@ -239,19 +238,19 @@ def _encode_next(
 ) -> None:
     """Encode the next chunks of every task in one inference."""
     chunks = [task.next_chunks(sizes[task]) for task in tasks]
-    flat = [chunk for some in chunks for chunk in some]
+    flat = list(chain.from_iterable(chunks))
     if not flat:
         return
     explains = any(task.options.explain != "none" for task in tasks)
     outputs = iter(encoder.encode(flat, output_attentions=explains))
-    for task, some in zip(tasks, chunks, strict=True):
-        del task.waiting[len(task.waiting) - len(some) :]
-        new = [next(outputs) for _ in some]
-        task.outputs += [each.copy_for(task.options.explain) for each in new] if task.waiting else new
+    for task, encoded in zip(tasks, chunks, strict=True):
+        del task.waiting[len(task.waiting) - len(encoded) :]
+        new = [next(outputs) for _ in encoded]
+        task.outputs += [output.copy_for(task.options.explain) for output in new] if task.waiting else new
 
 
-def _within_scores(tasks: Sequence[ClassificationTask]) -> list[ClassificationTask]:
-    """Return the first tasks, at least one, of MAX_SCORES together; the next run answers the others."""
+def _limit_scores(tasks: Sequence[ClassificationTask]) -> list[ClassificationTask]:
+    """Return the first tasks, at least one, up to MAX_SCORES in total; the next run answers the others."""
     totals = accumulate(len(task.tokenized or ()) * task.options.n_logits for task in tasks)
     return [
         task
@@ -262,24 +261,24 @@ def _within_scores(tasks: Sequence[ClassificationTask]) -> list[ClassificationTa
 
 def _answer(tasks: Sequence[ClassificationTask]) -> dict[ClassificationTask, list[Answer]]:
     """Answer tasks that are encoded; those with the same options together."""
-    alike: dict[ClassifyOptions, list[ClassificationTask]] = {}
+    groups: dict[ClassifyOptions, list[ClassificationTask]] = {}
     for task in tasks:
-        alike.setdefault(task.options, []).append(task)
+        groups.setdefault(task.options, []).append(task)
     answers: dict[ClassificationTask, list[Answer]] = {}
-    for options, group in alike.items():
+    for options, group in groups.items():
         texts = [EncodedText(task.tokenized, task.outputs) for task in group if task.tokenized is not None]
-        answers |= zip(group, _answer_alike(texts, options), strict=True)
+        answers |= zip(group, _answer_group(texts, options), strict=True)
     return answers
 
 
-def _answer_alike(texts: Sequence[EncodedText], options: ClassifyOptions) -> list[list[Answer]]:
-    """Return the answers of all heads to texts with the same options."""
+def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> list[list[Answer]]:
+    """Answer texts that have the same options with all heads."""
     answers: dict[tuple[Head, int], Answer] = {}
-    for heads, numbers, outputs in run_heads(options.heads, texts, explain=options.explain != "none"):
-        pairs = list(product(heads, numbers))
+    for heads, indices, outputs in run_heads(options.heads, texts, explain=options.explain != "none"):
+        pairs = list(product(heads, indices))
         rules, tokenized = [head.rule for head, _ in pairs], [text.tokenized for text in outputs.texts]
-        known = options.encoder.count_known(tokenized)
-        predictions = predict(rules, tokenized, known, outputs.logit, outputs.bias, outputs.is_ood.tolist())
+        counts = options.encoder.count_known(tokenized)
+        predictions = predict(rules, tokenized, counts, outputs.logit, outputs.bias, outputs.is_ood.tolist())
         if options.explain != "none":
             explainer = Explainer(outputs, options.offset_unit, options.encoder.replacements)
             explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
@@ -295,7 +294,7 @@ def _answer_alike(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
 
 
 def _answer_wordless(head: Head, tokenized: TokenizedText, options: ClassifyOptions) -> Answer:
-    """Answer a text of markup alone: nothing but the bias."""
+    """Answer a text without words, such as markup alone, from the bias."""
     (answer,) = predict([head.rule], [tokenized], [(0, 0)], head.bias, head.bias, [False])
     lists = {"none": [], "leaders": ["leaders", "clusters"], "full": ["leaders", "clusters", "words"]}
     names = lists[options.explain] + (["trajectory"] if options.trajectory else [])

@@ -22,7 +22,7 @@ def to_codepoints(text: str, spans: Sequence[Span], unit: OffsetUnit) -> list[Sp
     if unit == "codepoints":
         return list(spans)
     units = utf16_offsets(text)
-    # subtle: a span that begins in the middle of a character has that character
+    # subtle: a span that begins in the middle of a character covers that character
     return [
         (int(units.searchsorted(begin, "right")) - 1, int(units.searchsorted(end))) for begin, end in spans
     ]
@@ -38,8 +38,8 @@ def from_codepoints(text: str, spans: Sequence[Sequence[int]], unit: OffsetUnit)
 def covered_words(tokenized: TokenizedText, spans: Iterable[Span]) -> NDArray[np.bool_]:
     """Return which words have a character in one of the spans."""
     merged = np.array([(-1, -1), *merge_spans(spans)], np.int64)
-    last = merged[:, 0].searchsorted(tokenized.ends) - 1  # the last span that begins before the word's end
-    return np.asarray(merged[last, 1] > tokenized.starts)
+    index = merged[:, 0].searchsorted(tokenized.ends) - 1  # the last span that begins before a word's end
+    return np.asarray(merged[index, 1] > tokenized.starts)
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:

@@ -23,7 +23,7 @@ Chunk = tuple[Ints, Ints]  # token ids and position ids
 
 MAX_WORDS = 2_560  # of a text
 CHUNK_TOKENS = 64  # receptive fields are sets of 64 bits
-MAX_TOKENS_PER_WORD = 8  # a word of more is the unknown token
+MAX_TOKENS_PER_WORD = 8  # a word with more tokens is the unknown token
 MAX_WORD_CHARS = 64  # a longer word, as written or normalized, is the unknown token
 MIN_CHARS_TO_UNDOUBLE = 7  # words this long are also looked up with one letter of a double letter removed
 MAX_REPEATED_MARKS = 3  # of a run of the same mark, and of an emoticon
@@ -54,7 +54,7 @@ class SpecialIds:
         return {getattr(self, name): f"<{name}>" for name in SpecialIds.__slots__}
 
 
-# subtle: ++ and *+ keep no backtracking state, which takes memory
+# subtle: ++ and *+ do not backtrack, so they keep no state
 _LETTERS = r"[^\W\d_]++(?:[\u0300-\u036f]++[^\W\d_]*+)*+"
 _LINK = r"(?:https?://|www\.)\S"
 _WORD = re.compile(
@@ -68,14 +68,14 @@ _WORD = re.compile(
     | (?P<break> \n )
     | (?P<emoji> [\u2600-\u27bf\U0001f300-\U0001faff] [\ufe0f\u200d\U0001f3fb-\U0001f3ff]*+ )
     | (?P<mark> (?P<one>[^\w\s])(?P=one)* )
-    )\ *+  # skips blanks faster than a search from each of them
+    )\ *+  # faster than a search that starts at each blank
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 _SENTENCE_ENDS = frozenset(".!?…")
-_CAPITAL_EXPECTED_AFTER = _SENTENCE_ENDS | {":"}  # a capital letter behind them does not mark a name
+_CAPITAL_EXPECTED_AFTER = _SENTENCE_ENDS | {":"}  # a capital letter after them does not mark a name
 _DRAWN_OUT = re.compile(r"(.)\1{2,}")
-# "hopped", "furry" and "needless" are other words than with one letter
+# not "hopped", "furry" and "needless", which are other words with a single letter
 _DOUBLED = re.compile(r"(.)\1(?![eiy]|$)")
 _AUXILIARIES = (
     "is are was were do does did has have had can could will would shall should might must need".split()
@@ -144,7 +144,7 @@ def word_sizes(texts: Sequence[TokenizedText]) -> Ints:
     """Return the number of tokens of each word of several texts."""
     bounds = np.concatenate([text.bounds for text in texts])
     ends = np.cumsum([len(text.bounds) for text in texts])
-    return np.delete(np.diff(bounds), ends[:-1] - 1)  # not from the end of a text to the next one
+    return np.delete(np.diff(bounds), ends[:-1] - 1)  # without the step from each text to the next
 
 
 def normalize_word(surface: str) -> str:
@@ -187,29 +187,29 @@ class WordPieceTokenizer:
 
     def tokenize(self, text: str, max_words: int = MAX_WORDS) -> TokenizedText:
         """Tokenize `text` up to `max_words` words. Linear in its length."""
-        offsets: list[int] = []  # where each word begins and ends
+        offsets: list[int] = []  # the begin and the end of each word
         token_ids: list[int] = []
         bounds = [0]
-        sentences = [0]  # the first word of each
-        inside, ended, truncated = False, False, False  # inside a sentence; a sentence has ended
-        previous: tuple[int, ...] = ()  # the tokens of the word before, in this sentence
+        sentences = [0]  # the index of the first word of each
+        in_sentence, sentence_ended, truncated = False, False, False
+        previous: tuple[int, ...] = ()  # the tokens of the previous word of the sentence
         cache, folded_ids = self._cache, self._folded_ids
         for match in _WORD.finditer(text):
             kind = match.lastgroup or ""
             surface = match[kind]
             if kind == "markup" or kind == "break":
-                ended = ended or kind == "break" or surface.startswith("<")
-                inside = inside and not ended
+                sentence_ended = sentence_ended or kind == "break" or surface.startswith("<")
+                in_sentence = in_sentence and not sentence_ended
                 continue
-            tokens = cache.get((surface, inside)) or self._word_tokens(surface, kind, inside)
-            last = surface[-1]
-            inside = last not in _CAPITAL_EXPECTED_AFTER
-            if ended and last not in _SENTENCE_ENDS and sentences[-1] < len(bounds) - 1:
+            tokens = cache.get((surface, in_sentence)) or self._word_tokens(surface, kind, in_sentence)
+            last_char = surface[-1]
+            in_sentence = last_char not in _CAPITAL_EXPECTED_AFTER
+            if sentence_ended and last_char not in _SENTENCE_ENDS and sentences[-1] < len(bounds) - 1:
                 sentences.append(len(bounds) - 1)
                 previous = ()
-            ended = last in _SENTENCE_ENDS
+            sentence_ended = last_char in _SENTENCE_ENDS
             if tokens == previous and tokens[0] in folded_ids:
-                offsets[-1] = match.end(kind)  # a run of one folded class
+                offsets[-1] = match.end(kind)  # a run of one special token is one word
                 continue
             if len(bounds) > max_words:
                 truncated = True
@@ -223,24 +223,24 @@ class WordPieceTokenizer:
         words = starts, ends, np.array(bounds, np.int64), np.array(token_ids, np.int64)
         return TokenizedText(text, *words, *chunks, truncated)
 
-    def _word_tokens(self, surface: str, kind: str, inside: bool) -> tuple[int, ...]:
-        """Return the tokens of one match, from the cache where they are there."""
+    def _word_tokens(self, surface: str, kind: str, in_sentence: bool) -> tuple[int, ...]:
+        """Return the tokens of one match, from the cache if possible."""
         if kind in self._folded_kinds:
             return self._folded_kinds[kind]
-        surface = surface[: MAX_WORD_CHARS + 1]  # the rest changes nothing and need not be cached
-        key = surface, inside
+        surface = surface[: MAX_WORD_CHARS + 1]  # longer words have the same tokens
+        key = surface, in_sentence
         tokens = self._cache.get(key)
         if tokens is None:
             if len(self._cache) >= MAX_CACHED_WORDS:
                 self._cache = {}
-            if kind == "emoji":
-                tokens = self._split_mark(surface[0])
+            if kind == "word":
+                tokens = self._split_word(surface, in_sentence)
             else:
-                tokens = self._split_word(surface, inside) if kind == "word" else self._split_mark(surface)
+                tokens = self._split_mark(surface[0] if kind == "emoji" else surface)
             self._cache[key] = tokens
         return tokens
 
-    def _split_word(self, surface: str, inside: bool) -> tuple[int, ...]:
+    def _split_word(self, surface: str, in_sentence: bool) -> tuple[int, ...]:
         if len(surface) > MAX_WORD_CHARS:
             return self._unknown
         word = normalize_word(surface)
@@ -252,12 +252,12 @@ class WordPieceTokenizer:
         if (auxiliary := CONTRACTIONS.get(word)) is not None:
             return self._wordpiece(auxiliary) + self._wordpiece("not")
         tokens = self._wordpiece(word)
-        capital = inside and surface[0].isupper() and not (len(surface) > 1 and surface.isupper())
+        capital = in_sentence and surface[0].isupper() and not (len(surface) > 1 and surface.isupper())
         if capital and bare.isalpha() and (bare not in self._id or bare in self._ambiguous_names):
             return (self.special.name,)
         if len(tokens) > 1 or tokens == self._unknown:
             corrected = map(self._wordpiece, _spelling_corrections(word))
-            tokens = next((each for each in corrected if len(each) == 1), tokens)
+            tokens = next((ids for ids in corrected if len(ids) == 1), tokens)
         return tokens
 
     def _split_mark(self, surface: str) -> tuple[int, ...]:
@@ -274,7 +274,7 @@ class WordPieceTokenizer:
         return tuple(tokens[:MAX_TOKENS_PER_WORD])
 
     def _wordpiece(self, word: str) -> tuple[int, ...]:
-        """Take the longest token that fits, again and again, of each run of letters and each mark.
+        """Split each run of letters and each mark into tokens: always the longest one that fits.
 
         Linear in the length of the word: no token is longer than the longest of the vocabulary.
         """
@@ -296,7 +296,7 @@ class WordPieceTokenizer:
 
 
 def _spelling_corrections(word: str) -> Iterator[str]:
-    """Yield what may have been meant by a word in which a letter is written too often."""
+    """Yield corrections of a word in which a letter is written too often."""
     if _DRAWN_OUT.search(word):
         yield from (_DRAWN_OUT.sub(by, word) for by in (r"\1\1", r"\1"))
     for match in _DOUBLED.finditer(word if len(word) >= MIN_CHARS_TO_UNDOUBLE else ""):
@@ -312,10 +312,10 @@ def _assign_chunks(bounds: Sequence[int], sentences: Sequence[int], chunk_tokens
     if total <= chunk_tokens:
         return np.arange(total), np.zeros(total, np.int64)
     begins = [0]  # the first token of each chunk
-    for first, end in pairwise(sentences):
-        if bounds[end] - begins[-1] > chunk_tokens and bounds[first] > begins[-1]:
-            begins.append(bounds[first])
-        for word in range(first, end):
+    for begin, end in pairwise(sentences):
+        if bounds[end] - begins[-1] > chunk_tokens and bounds[begin] > begins[-1]:
+            begins.append(bounds[begin])
+        for word in range(begin, end):
             if bounds[word + 1] - begins[-1] > chunk_tokens:
                 begins.append(bounds[word])
     chunk_ids = np.zeros(total, np.int64)
