@@ -1,4 +1,4 @@
-"""How a bundle becomes a model, for each kind."""
+"""The loaders of bundles, one for each kind."""
 
 from collections.abc import Callable, Mapping
 from weakref import WeakValueDictionary
@@ -23,8 +23,8 @@ LOAD_S = 60.0  # how long a bundle may take to load and run once
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
     """Return the function that loads a bundle, for each kind."""
-    most = settings.max_points, settings.max_dimension, settings.max_layers
-    limits = Limits(*most, max_bytes=settings.compute_memory_bytes)
+    bounds = settings.max_points, settings.max_dimension, settings.max_layers
+    limits = Limits(*bounds, max_bytes=settings.compute_memory_bytes)
     encoders: WeakValueDictionary[str, Encoder] = WeakValueDictionary()  # by the digest of their graph
 
     def encoder(bundle: Bundle) -> Encoder:
@@ -37,8 +37,8 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
 
     def dynamics(bundle: Bundle) -> Dynamics:
         model = Dynamics.load(bundle, runtime, limits)
-        one = np.ones((1, 1))  # small clouds do without the graph, so it is run here once
-        for _ in by_length(runtime.open(bundle.model), np.zeros(1, np.int64), one, one, np.zeros(1)):
+        point = np.ones((1, 1))  # small clouds do not need the graph, so it is run here once
+        for _ in by_length(runtime.open(bundle.model), np.zeros(1, np.int64), point, point, np.zeros(1)):
             pass
         return model
 

@@ -1,14 +1,14 @@
-"""Memory of large requests, and how it goes back to the system.
+"""Return the memory of large requests to the system.
 
-It lies in holes between objects that stay, of which glibc by itself returns only the end of a heap: one list
-of 500,000 spans left 140 MB. What is part of a cycle waits for the garbage collector.
+Freed memory lies in holes between objects that stay, and glibc by itself returns only the end of a heap: one
+list of 500,000 spans left 140 MB. Objects in cycles wait for the garbage collector.
 """
 
 import ctypes
 import gc
 
 MAX_HEAPS = 2
-GC_THRESHOLD = 10_000  # new objects before it runs: the responses of a batch are gone by then
+GC_THRESHOLD = 10_000  # new objects before it runs: the responses of a batch are freed by then
 M_ARENA_MAX = -8  # of malloc.h
 
 _libc = ctypes.CDLL(None)
@@ -16,7 +16,7 @@ _malloc_trim = getattr(_libc, "malloc_trim", None)  # other C libraries have non
 
 
 def limit_heaps() -> None:
-    """Let all threads share a few heaps: each heap of its own keeps holes. Call it before threads start.
+    """Let all threads share a few heaps: every heap keeps holes. Call it before threads start.
 
     After the siege of `tests/soak/test_attacks.py` a process holds 227 MB instead of 300 to 440.
     """
@@ -25,9 +25,9 @@ def limit_heaps() -> None:
 
 
 def freeze_gc() -> None:
-    """Let the garbage collector skip what is loaded: vocabularies are very many objects that stay.
+    """Let the garbage collector skip loaded models: vocabularies are very many objects that stay.
 
-    Once, at the start: a collection of the whole heap while requests run holds up all of them.
+    Call it once, at the start: a collection of the whole heap would delay all running requests.
     """
     gc.collect()
     gc.freeze()
@@ -35,12 +35,12 @@ def freeze_gc() -> None:
 
 
 def collect_garbage() -> None:
-    """Free what cycles hold, and give it back."""
+    """Free objects in cycles, and return their memory to the system."""
     gc.collect()
     release_free_memory()
 
 
 def release_free_memory() -> None:
-    """Give the pages of the heap that hold nothing back to the system."""
+    """Return the free pages of the heap to the system."""
     if _malloc_trim is not None:
         _malloc_trim(0)

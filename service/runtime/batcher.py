@@ -1,21 +1,21 @@
 """Combine many small calls into few large runs. It contains no HTTP, no models and no ONNX.
 
-A call has items that know their size. Whenever the runner, one thread, is free, it gets the items that wait
-at that moment. There is no timer: on an idle service a call runs at once, and under load batches grow.
+A call has items that have a size. Whenever the runner, one thread, is free, it gets the items that wait at
+that moment. There is no timer: on an idle service a call runs at once, and under load batches grow.
 
 * Items whose calls have the same `key` run together, up to about `RUN_S` of work by the pace that was
   measured, and up to `budget`.
-* The next item is one of the call that was given least so far, by size: what is short is soon through,
-  however much others ask for, and does not wait for what is long in the same run. One run in three serves
-  calls in the order in which they came: none waits for ever. Round-robin by caller would be simpler: among 32
-  callers of long texts the 99th percentile of short ones is then 1.1 s instead of 0.19 s (simulated at 4,400
-  tokens a second).
-* A call is refused if it would wait too long. By these turns it waits for each other call as long as that
-  one's work takes, or as its own does: whichever is less.
-* A run need not finish an item. What is left of it waits again, so long work has many runs, with others
-  between them; a call that was cancelled is dropped before its next one.
-* An item that fails is found by running the items of its batch one by one; its neighbours get their results.
-* When the runner dies, all calls that wait and all later ones fail.
+* The next item is one of the call that was served least so far, by size: short calls end soon, however much
+  other callers request, and do not wait for long ones in the same run. Every third run serves calls in the
+  order of arrival, so that none waits for ever. Round-robin by caller would be simpler: among 32 callers of
+  long texts the 99th percentile of short ones is then 1.1 s instead of 0.19 s (simulated at 4,400 tokens a
+  second).
+* A call is refused if it would wait too long. With these turns it waits for each other call as long as the
+  work of that call or its own work takes, whichever is less.
+* A run need not finish an item. An unfinished item waits again, so long work has many runs, with those of
+  other calls between them; a call that was cancelled is dropped before its next run.
+* To find an item that fails, the items of its batch run one by one; the other items get their results.
+* When the runner dies, all waiting and all later calls fail.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ from service.errors import NotReady, Overloaded
 log = logging.getLogger(__name__)
 
 RUN_S = 0.1  # about how long a run takes
-MIN_BATCH_SIZE = 256  # that may always run together, however slow that is; an item's most in one run
+MIN_BATCH_SIZE = 256  # may always run together, however slow that is; the maximum of an item in one run
 MIN_MEASURED_SIZE = MIN_BATCH_SIZE // 2  # from which a run may lower the pace: runs of a queue are larger
-FIRST_COME_EVERY = 3  # one run in so many serves calls in the order in which they came
-INITIAL_PACE = 10_000.0  # size that runs in a second, as long as nothing was measured
-SHORT_LENGTH = 64  # lengths up to this are alike: the fixed cost of a run outweighs their padding
-MEASURED_RUNS = 4  # the measured pace is a mean over about so many runs
+FIRST_COME_EVERY = 3  # every third run serves calls in the order of arrival
+INITIAL_PACE = 10_000.0  # size per second, until a run is measured
+SHORT_LENGTH = 64  # lengths up to this run together: the fixed cost of a run outweighs their padding
+MEASURED_RUNS = 4  # over about so many runs the measured pace is a mean
 
 
 class Sized(Protocol):
@@ -47,17 +47,17 @@ class Sized(Protocol):
 
     @property
     def size(self) -> int:
-        """How much the item's next run is, or is thought to be."""
+        """The size of the item's next run, or an estimate."""
 
 
 Item = TypeVar("Item", bound=Sized)
 Result = TypeVar("Result")
 Results = list[Result | Exception]
-Run = Callable[[Any, Sequence[Item]], Sequence[Result | Exception | None]]  # None: it is not finished
+Run = Callable[[Any, Sequence[Item]], Sequence[Result | Exception | None]]  # None: not finished
 
 
 class Call(Generic[Item, Result]):
-    """The items of one caller that wait, with their sizes, and the results that are there."""
+    """The waiting items of one caller, with their sizes, and the results so far."""
 
     def __init__(self, items: Sequence[Item], future: asyncio.Future[Results[Result]]) -> None:
         self.future = future
@@ -101,17 +101,17 @@ class Batcher(Generic[Item, Result]):
     ) -> None:
         self.budget = budget
         self.wait_s = wait_s
-        self.depth = 0  # how many items wait
+        self.depth = 0  # number of waiting items
         self._pace = INITIAL_PACE
         self._runs = 0
         self._run = run
         self._report = report
         self._failed = failed
-        self._queues: dict[Hashable, list[Call[Item, Result]]] = {}  # the key that is next comes first
+        self._queues: dict[Hashable, list[Call[Item, Result]]] = {}  # in the order in which their keys run
         self._running: Batch[Item, Result] | None = None
         self._runner = ThreadPoolExecutor(1, thread_name_prefix="runner")
-        self._busy_since: float | None = None  # when the thread's run began
-        self._gathering = False  # the start of a run is due
+        self._running_since: float | None = None
+        self._gathering = False  # the next run starts in the next round of the event loop
         self._dead = False
 
     def stop(self) -> None:
@@ -121,11 +121,11 @@ class Batcher(Generic[Item, Result]):
 
     def healthy(self, stuck_after_s: float = float("inf")) -> bool:
         """Return whether the runner lives and its present run is not stuck."""
-        since = self._busy_since
+        since = self._running_since
         return not self._dead and (since is None or time.perf_counter() - since < stuck_after_s)
 
     async def submit(self, key: Hashable, items: Sequence[Item]) -> Results[Result]:
-        """For each item, in order, its result or the exception that it raised."""
+        """Return for each item, in order, its result or the exception that it raised."""
         if self._dead:
             raise NotReady("inference is not available")
         if not items:
@@ -133,14 +133,14 @@ class Batcher(Generic[Item, Result]):
         loop = asyncio.get_running_loop()
         call: Call[Item, Result] = Call(items, loop.create_future())
         waiting = [other for calls in self._queues.values() for other in calls if not other.future.done()]
-        # Of each that waits no more than its own size runs before it.
+        # no more of another call than the size of this call runs before it
         ahead = sum([min(other.remaining, call.remaining) for other in waiting])
         if ahead and ahead + call.remaining > self._pace * self.wait_s:
             raise Overloaded("too much is waiting already; try again shortly")
         self.depth += len(items)
         self._queues.setdefault(key, []).append(call)
         if self._running is None and not self._gathering:
-            self._gathering = True  # what comes in the same round of the event loop runs together
+            self._gathering = True  # calls of the same round of the event loop run together
             loop.call_soon(self._start_next)
         try:
             return await call.future
@@ -152,7 +152,7 @@ class Batcher(Generic[Item, Result]):
         self._gathering = False
         self._running = batch = self._take_batch()
         if batch is not None:
-            self._busy_since = time.perf_counter()
+            self._running_since = time.perf_counter()
             run = asyncio.get_running_loop().run_in_executor(self._runner, self._run_batch, batch)
             run.add_done_callback(partial(self._finish, batch))
 
@@ -169,15 +169,15 @@ class Batcher(Generic[Item, Result]):
             batch: Batch[Item, Result] = Batch(key)
             heap = [(call.served if fair else 0, call.queued_at, i, call) for i, call in enumerate(calls)]
             heapify(heap)
-            has_short = False  # then what is long waits for the next run
-            left = []  # calls that still have items
+            has_short = False  # then long calls wait for the next run
+            unfinished = []  # calls that still have items
             while heap:
                 *_, i, call = heappop(heap)
                 index, item, size = call.waiting[0]
-                step = min(size, MIN_BATCH_SIZE)  # of its size, what one run takes
+                step = min(size, MIN_BATCH_SIZE)  # the part of its size that one run takes
                 is_long = call.served + call.remaining > MIN_BATCH_SIZE
                 if batch.items and (batch.size + step > max_size or (has_short and is_long)):
-                    left.append(call)
+                    unfinished.append(call)
                     continue
                 has_short = has_short or (fair and not is_long)
                 call.waiting.popleft()
@@ -189,51 +189,51 @@ class Batcher(Generic[Item, Result]):
                 if call.waiting:
                     heappush(heap, (call.served if fair else 0, call.queued_at, i, call))
             self.depth -= len(batch.items)
-            if left:
-                self._queues[key] = left
+            if unfinished:
+                self._queues[key] = unfinished
             return batch
         return None
 
     def _run_batch(self, batch: Batch[Item, Result]) -> tuple[list[Any], float]:
-        """Return a result, an exception or None for each item, and the seconds it took. In the runner."""
-        started = time.perf_counter()
+        """Return a result, an exception or None for each item, and the duration in seconds. In the runner."""
+        start_s = time.perf_counter()
         try:
             results = list(self._run(batch.key, batch.items))
         except Exception as error:  # the edge of the worker loop
             if len(batch.items) == 1:
                 log.error("an item failed", exc_info=error)
-                return [error], time.perf_counter() - started
+                return [error], time.perf_counter() - start_s
             log.warning("a batch of %d failed; running its items one by one", len(batch.items))
-            alone = [Batch[Item, Result](batch.key, items=[item]) for item in batch.items]
-            results = [self._run_batch(each)[0][0] for each in alone]
-        return results, time.perf_counter() - started
+            singles = [Batch[Item, Result](batch.key, items=[item]) for item in batch.items]
+            results = [self._run_batch(single)[0][0] for single in singles]
+        return results, time.perf_counter() - start_s
 
     def _finish(self, batch: Batch[Item, Result], run: asyncio.Future[tuple[list[Any], float]]) -> None:
-        """Answer a batch that the thread has run. What raises in spite of `_run_batch` ends inference."""
-        self._busy_since = None
-        if (death := run.exception()) is not None:
-            log.critical("the inference thread died", exc_info=death)
+        """Answer a batch that the thread has run. An exception outside `_run_batch` ends inference."""
+        self._running_since = None
+        if (error := run.exception()) is not None:
+            log.critical("the inference thread died", exc_info=error)
             self._fail_all("inference is not available")
             self._failed()
             return
         results, ran_s = run.result()
         pace = batch.size / max(ran_s, 1e-9)
         has_run = not all(isinstance(result, Exception) for result in results)
-        # A small run takes its fixed cost above all, which says little about larger ones.
+        # a small run takes little more than its fixed cost, which says little about larger runs
         if has_run and (batch.size >= MIN_MEASURED_SIZE or pace > self._pace):
             self._pace += (pace - self._pace) / MEASURED_RUNS
         oldest = min([call.queued_at for call, _ in batch.sources])
         waited_s = max(0.0, time.perf_counter() - ran_s - oldest)
         answered = self._store(batch, results)
         if not self._dead:
-            self._start_next()  # first, so that the runner works while the answers are written
+            self._start_next()  # the runner then works while the answers are written
         for call in answered:
             call.future.set_result(call.results)
         self._report(len(batch.items), batch.size, waited_s, ran_s)
 
     def _store(self, batch: Batch[Item, Result], results: Sequence[Any]) -> list[Call[Item, Result]]:
-        """Store results, and return the calls that are complete. Items that are not finished are the next of
-        their calls: what was begun takes memory.
+        """Store results, and return the calls that are complete. An unfinished item is the next one of its
+        call, because it takes memory.
         """
         answered = []
         for (call, index), item, result in zip(batch.sources, batch.items, results, strict=True):

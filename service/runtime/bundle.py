@@ -6,9 +6,9 @@
     NAME/card.json        name, kind, figures, license, and the digest of the graph
 
 A head (kind "text-classification") uses an encoder, which its card names by the digest of its graph. A card
-of 0.3 is read with the names of 0.4. Of a name with versions - mine@1, mine@2 - the bare name is the newest.
+of 0.3 is read with the names of 0.4. With versions mine@1 and mine@2, the bare name mine is the newest one.
 
-A bundle that breaks this contract is a `BundleError` that names the field.
+A bundle that breaks this contract raises a `BundleError` that names the field.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class Bundle:
     card: Mapping[str, Any]
     model: bytes
     vocabulary: str | None  # pieces.json of an encoder
-    digest: str  # of all its files: two bundles are equal if their digests are
+    digest: str  # of all its files: two bundles with the same digest are equal
     float_model: bytes | None = None  # of an encoder or a head: a graph for GPUs with the weights in `model`
 
     def graph_for(self, provider: str) -> bytes:
@@ -98,32 +98,32 @@ def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
 
     A bundle that is being written has no card yet and is left out.
     """
-    found = {
+    bundles = {
         bundle.name: bundle
         for folder in folders
         for bundle in folder.iterdir()
         if not bundle.name.startswith(".") and has_card(bundle)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(bundles.items()))
 
 
 def find_served(folders: Iterable[Path]) -> dict[str, Path]:
-    """Return the same, and encoders hidden by a bundle of the same name: heads name them by digest."""
-    listings = [find_bundles([folder]) for folder in folders]  # each once: a bundle may come between two
-    found = dict(sorted({name: listing[name] for listing in listings for name in listing}.items()))
+    """Return the bundles by name, and encoders hidden by one of the same name: heads use them by digest."""
+    listings = [find_bundles([folder]) for folder in folders]  # once each: a bundle may appear meanwhile
+    bundles = dict(sorted({name: listing[name] for listing in listings for name in listing}.items()))
     for listing in listings:
         for name, bundle in listing.items():
             digest = _encoder_digest(bundle)
-            if digest not in (None, _encoder_digest(found[name])):
-                found[f"{name} ({str(digest)[:12]})"] = bundle
-    return found
+            if digest not in (None, _encoder_digest(bundles[name])):
+                bundles[f"{name} ({str(digest)[:12]})"] = bundle
+    return bundles
 
 
 def versions_of(name: str, bundles: Iterable[str]) -> dict[int, str]:
     """Return the bundles NAME@1, NAME@2, ... by number."""
-    parts = ((each, *each.rpartition("@")) for each in bundles)
-    versions = ((each, number) for each, base, _, number in parts if base == name)
-    return {int(number): each for each, number in versions if VERSION.fullmatch(number)}
+    parts = ((bundle, *bundle.rpartition("@")) for bundle in bundles)
+    versions = ((bundle, number) for bundle, base, _, number in parts if base == name)
+    return {int(number): bundle for bundle, number in versions if VERSION.fullmatch(number)}
 
 
 def is_superseded(name: str, bundles: Collection[str]) -> bool:
@@ -134,9 +134,9 @@ def is_superseded(name: str, bundles: Collection[str]) -> bool:
 
 def newest_version(name: str, bundles: Iterable[str]) -> str:
     """Return the bundle that a name stands for: the one of that name, or else its newest version."""
-    have = list(bundles)
-    versions = versions_of(name, have)
-    return versions[max(versions)] if versions and name not in have else name
+    bundles = list(bundles)
+    versions = versions_of(name, bundles)
+    return versions[max(versions)] if versions and name not in bundles else name
 
 
 def default_model(folders: Iterable[Path]) -> str:
@@ -161,8 +161,8 @@ def _encoder_digest(folder: Path) -> str | None:
 
 def is_encoder_of(encoder: Path, head: Path) -> bool:
     """Return whether the card of a head names the graph of this encoder."""
-    named = card_of(head).get("encoder")
-    return isinstance(named, dict) and named.get("sha256") == _encoder_digest(encoder)
+    expected = card_of(head).get("encoder")
+    return isinstance(expected, dict) and expected.get("sha256") == _encoder_digest(encoder)
 
 
 def version_of(name: str) -> int:
@@ -185,14 +185,15 @@ def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
     """
     versions = versions_of(name, find_bundles([models_dir]))
     if len(versions) < 2:
-        have = ", ".join(versions.values()) or "none"
-        raise NotFound(f"{name} has no version to go back to in {models_dir}; there is {have}", param="model")
-    *_, before, last = sorted(versions)
-    again, new = versions[before], f"{name}@{last + 1}"
-    card = dict(read_bundle(models_dir / again).card) | {"name": new, "again": again}
+        present = ", ".join(versions.values()) or "none"
+        problem = f"{name} has no version to go back to in {models_dir}; there is {present}"
+        raise NotFound(problem, param="model")
+    *_, previous, newest = sorted(versions)
+    source, new = versions[previous], f"{name}@{newest + 1}"
+    card = dict(read_bundle(models_dir / source).card) | {"name": new, "again": source}
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=models_dir) as draft:
         folder = Path(draft) / new
-        shutil.copytree(models_dir / again, folder, copy_function=_copy)
+        shutil.copytree(models_dir / source, folder, copy_function=_copy)
         text = json.dumps(card, indent=1, ensure_ascii=False) + "\n"
         (folder / "card.json").write_text(text, encoding="utf-8")
         read_bundle(folder)
@@ -203,11 +204,11 @@ def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
                 raise
             problem = f"another command has written {new} meanwhile: look at it, and try again"
             raise BundleError(problem, param="model") from error
-    return again, new
+    return source, new
 
 
 def _copy(source: str, destination: str) -> None:
-    """Copy a file. Of an OSError copytree would make a list of tuples."""
+    """Copy a file. copytree would turn an OSError into a list of tuples."""
     try:
         shutil.copy2(source, destination)
     except OSError as error:

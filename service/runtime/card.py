@@ -1,4 +1,4 @@
-"""Read the files of a bundle, and its card: what a card needs, and the names of 0.3 that it may have.
+"""Read the files of a bundle and its card, which may have the names of 0.3.
 
 Only regular files up to `MAX_FILE_BYTES` are read, so a pipe, a device or a huge file in their place cannot
 block the service.
@@ -19,7 +19,7 @@ from service.errors import BundleError
 
 ENCODER, HEAD = "encoder", "text-classification"
 FORMAT = 3
-FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # of each kind, that are read
+FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # readable, of each kind
 KINDS = tuple(FORMATS)
 # The largest graph that protobuf can hold is 2 GiB.
 MAX_FILE_BYTES = {"card.json": 2**18, "model.onnx": 2**31}
@@ -48,14 +48,14 @@ def card_of(folder: Path) -> dict[str, Any]:
 
 @lru_cache(4_096)
 def _unchanged_card(path: Path, status: tuple[int, int, int]) -> dict[str, Any]:
-    """Return the card; it is parsed again when its status changes. Folders are checked twice a second."""
+    """Return the card, which is parsed again when its status changes: folders are checked twice a second."""
     with suppress(BundleError):
         return read_card(path)
     return {}
 
 
 def has_card(folder: Path) -> bool:
-    """True also for a card that cannot be read: `read_bundle` then says why the bundle is refused."""
+    """Return True also for a card that cannot be read: `read_bundle` then says why it is refused."""
     try:
         (folder / "card.json").lstat()
     except OSError as error:
@@ -68,7 +68,7 @@ def read_card(path: Path) -> dict[str, Any]:
     folder = path.parent.name
     try:
         card = json.loads(decode(read_file(path), path))
-        orjson.dumps({"models": [card]})  # what GET /models cannot show is refused here
+        orjson.dumps({"models": [card]})  # refuses a card that GET /models cannot show
     except (ValueError, RecursionError, orjson.JSONEncodeError) as error:
         raise BundleError(f"{folder}/card.json is not JSON: {error}", param="card.json") from None
     if not isinstance(card, dict):
@@ -83,14 +83,14 @@ def read_card(path: Path) -> dict[str, Any]:
 
 
 def _card_problems(card: Mapping[str, Any], folder: str) -> Iterator[tuple[str, str]]:
-    """Yield each field that holds no permitted value, and why it does not."""
+    """Yield each field with a value that is not permitted, and the problem."""
     kind, encoder = card["kind"], card.get("encoder")
     if kind not in KINDS:
         yield "kind", f"kind {kind!r} is none of {', '.join(KINDS)}"
     if card["format"] not in FORMATS.get(kind, ()):
         yield "format", f"bundle format {card['format']}, this service reads {FORMAT}"
-    named = isinstance(encoder, dict) and all(type(encoder.get(part)) is str for part in ("name", "sha256"))
-    if kind == HEAD and not named:
+    valid = isinstance(encoder, dict) and all(type(encoder.get(part)) is str for part in ("name", "sha256"))
+    if kind == HEAD and not valid:
         yield "encoder", "card.json needs encoder (name and sha256)"
     if card["name"] != folder:
         yield "name", f"its card calls it {card['name']!r}; a bundle's folder bears its name"

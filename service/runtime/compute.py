@@ -1,11 +1,11 @@
-"""Long CPU work in processes of its own: one job at a time in each, killed when its caller leaves.
+"""Run long CPU work in processes: one job at a time in each, killed when its caller leaves.
 
     compute = Compute(memory_bytes=2**30, preload=["service.answers.clouds"])
     parts = await compute.run(answer_control, model, points)
 
-A job is a function that can be pickled by reference; what it returns or raises comes back. A worker process
+A job is a function that can be pickled by reference; its result or exception comes back. A worker process
 (`compute_worker.py`) may take `memory_bytes` more than it has at its start. An idle worker is always ready:
-when it is taken, another one is started.
+when it gets a job, another one is started.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Report = Callable[[Any], None]
-MAX_RUNNING = 3  # jobs at once, of which one may be large and two other than small:
-# a small job waits only for small ones, and no job but a large one for a large one.
+# One may be large, two other than small: small jobs wait only for small ones, and only large ones for large.
+MAX_RUNNING = 3
 MAX_IDLE = 2
 MAX_GROWTH_BYTES = 20 << 20  # a worker that has grown by more is replaced, so that its memory is given back
 
@@ -38,11 +38,11 @@ class Compute:
     def __init__(self, *, memory_bytes: int, depth: int = 16, preload: Sequence[str] = ()) -> None:
         self.memory_bytes = memory_bytes
         self.depth = depth
-        self.jobs = 0  # that run or wait
+        self.jobs = 0  # running and waiting
         self._n_running = 0
         self._command = [sys.executable, "-m", "service.runtime.compute_worker", str(memory_bytes), *preload]
         self._idle: list[Worker] = []
-        self._busy: set[Worker] = set()
+        self._active: set[Worker] = set()
         self._open: set[Worker] = set()  # whose pipes are not closed yet
         self._stopped = False
         self._running = asyncio.Semaphore(MAX_RUNNING)
@@ -52,11 +52,11 @@ class Compute:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """The number of waiting jobs."""
         return self.jobs - self._n_running
 
     def start(self) -> None:
-        """Have a worker ready before the first job comes."""
+        """Start a worker before the first job comes."""
         self._threads.submit(self._add_idle)
 
     async def run(
@@ -70,9 +70,9 @@ class Compute:
         """Run `function(*args)` in a worker process. Cancelling the wait kills the process.
 
         Args:
-            small: whether it takes milliseconds, and so waits for other small jobs alone.
+            small: whether it takes milliseconds, and so waits only for other small jobs.
             large: whether to wait until no other large job runs.
-            on_progress: called in the event loop with what the function reports; it is then given a keyword
+            on_progress: called in the event loop with every report of the function, which then gets a keyword
                 argument `on_progress` to report with.
 
         Raises:
@@ -92,13 +92,13 @@ class Compute:
                     await stack.enter_async_context(self._not_small)
                 await stack.enter_async_context(self._running)
                 self._n_running += 1
-                stack.callback(self._end_one)
+                stack.callback(self._count_end)
                 result: T = await self._run(function, args, on_progress)
                 return result
         finally:
             self.jobs -= 1
 
-    def _end_one(self) -> None:
+    def _count_end(self) -> None:
         self._n_running -= 1
 
     async def _run(
@@ -111,10 +111,10 @@ class Compute:
                 with suppress(RuntimeError):  # the loop is closed: the caller is gone
                     loop.call_soon_threadsafe(on_progress, value)
 
-        worker = self._take_idle() or await self._started()
+        worker = self._take_idle() or await self._start_in_thread()
         if not self._idle:
             self._threads.submit(self._add_idle)
-        self._busy.add(worker)
+        self._active.add(worker)
         job = (function, args, on_progress is not None)
         try:
             return await loop.run_in_executor(self._threads, worker.run, job, report)
@@ -133,7 +133,7 @@ class Compute:
             self._threads.submit(self._close, worker)
         return None
 
-    async def _started(self) -> "Worker":
+    async def _start_in_thread(self) -> "Worker":
         starting = asyncio.get_running_loop().run_in_executor(self._threads, self._start)
         try:
             return await asyncio.shield(starting)
@@ -143,7 +143,7 @@ class Compute:
 
     def _release(self, worker: "Worker") -> None:
         """Keep a worker for the next job, unless it failed, was killed or has grown."""
-        self._busy.discard(worker)
+        self._active.discard(worker)
         if worker.usable and len(self._idle) < MAX_IDLE and not self._stopped:
             self._idle.append(worker)
         else:
@@ -169,35 +169,35 @@ class Compute:
     def stop(self) -> None:
         """Take no more jobs and end all processes."""
         self._stopped = True
-        for worker in self._busy:
+        for worker in self._active:
             worker.kill()
         self._threads.shutdown(cancel_futures=True)
-        for worker in list(self._open):  # also those whose closing was cancelled just now
+        for worker in list(self._open):  # also those whose closing was just cancelled
             worker.kill()
             self._close(worker)
         self._idle.clear()
 
 
 class Worker:
-    """A process that runs jobs, seen from the server. Its methods block, `kill` apart."""
+    """A process that runs jobs, seen from the server. All its methods but `kill` block."""
 
     def __init__(self, command: Sequence[str], memory_bytes: int) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        environment["MALLOC_ARENA_MAX"] = "1"  # heaps of other threads keep what is free
+        environment["MALLOC_ARENA_MAX"] = "1"  # heaps of other threads do not give free memory back
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
         self._memory_bytes = memory_bytes
         self._killed = False
-        self._spent = False  # it broke, or it has grown
+        self._spent = False  # it failed, or it has grown
 
     @property
     def usable(self) -> bool:
-        """Whether it can run another job. A result that arrives while it is killed does not change that."""
+        """Whether it can run another job; not if a result arrives while it is killed."""
         return not self._killed and not self._spent and self._process.poll() is None
 
     def run(self, job: object, report: Report) -> Any:
-        """Send a job and wait for its end; what it reports meanwhile is passed on."""
+        """Send a job and wait for its end; pass on its reports."""
         source, sink = self._process.stdout, self._process.stdin
         assert source is not None
         assert sink is not None
@@ -210,7 +210,7 @@ class Worker:
             self._spent = True
             raise self._explain_death() from error
         kind, value, grown_bytes = message
-        failed = kind != "result" and not isinstance(value, HardmaxError)  # a refusal breaks nothing
+        failed = kind != "result" and not isinstance(value, HardmaxError)  # a HardmaxError is a result
         self._spent = failed or grown_bytes >= MAX_GROWTH_BYTES
         if kind == "result":
             return value
@@ -222,7 +222,7 @@ class Worker:
         code = self._process.wait()
         if self._killed:
             return NotReady("the service is stopping")
-        if code == -signal.SIGKILL:  # by the system, which had no memory left
+        if code == -signal.SIGKILL:  # by the system, which is out of memory
             return self._too_large()
         return InferenceError(f"the compute process ended with code {code}")
 
@@ -242,5 +242,5 @@ class Worker:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            with suppress(OSError, ValueError):  # bytes of a job that were never sent
+            with suppress(OSError, ValueError):  # bytes of a job that could not be sent
                 pipe.close()

@@ -1,9 +1,9 @@
-"""The other end of `compute.py`: a process that runs one job after the other, within a bound of memory.
+"""The worker process of `compute.py`: it runs one job after the other, within a bound of memory.
 
     python -m service.runtime.compute_worker MEMORY_BYTES [MODULE..]
 
-Jobs come as pickles on standard input, answers leave on standard output. It ends when its input ends, even in
-the middle of a job: the server is gone then.
+It reads jobs as pickles from standard input and writes answers to standard output. It ends when its input
+ends, even in the middle of a job: the server has then ended.
 """
 
 import importlib
@@ -25,20 +25,20 @@ import numpy as np
 from service.errors import InferenceError
 from service.memory import release_free_memory
 
-PROGRESS_S = 0.1  # between two reports of one job
-NICE = 5  # text inference goes first where processors are few
+PROGRESS_S = 0.1  # minimum time between two reports of a job
+NICE = 5  # text inference has priority where processors are few
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the worker process: read jobs from standard input, write answers to standard output."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a job prints must not get between answers
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which lets its requests end
+    os.dup2(2, 1)  # the output of a job must not get between answers
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which finishes its requests
         signal.signal(number, signal.SIG_IGN)
     for module in arguments[1:]:
         importlib.import_module(module)
     np.linalg.inv(np.eye(300) @ np.eye(300))  # the linear algebra library takes its buffers before the bound
-    os.nice(NICE)  # now: a spare should be ready soon
+    os.nice(NICE)  # after the imports: a spare worker should be ready soon
     _limit_memory(int(arguments[0]))
     resident = _resident_bytes()
     jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -60,8 +60,8 @@ def _read_jobs(source: BinaryIO, jobs: queue.SimpleQueue[Any]) -> None:
             jobs.put((_raise, (error,), False))
 
 
-def _raise(failure: BaseException) -> None:
-    raise failure
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _run(answers: BinaryIO, function: Any, args: Sequence[Any], wants_progress: bool) -> tuple[str, Any]:
@@ -73,17 +73,17 @@ def _run(answers: BinaryIO, function: Any, args: Sequence[Any], wants_progress: 
         return "error", _portable(error)
 
 
-def _portable(failure: Exception) -> Exception:
-    """Return the same error in a form that can be sent, with its traceback as a note."""
-    if isinstance(failure, MemoryError) or "bad_alloc" in str(failure) or "allocate memory" in str(failure):
+def _portable(error: Exception) -> Exception:
+    """Return the same error, or one that can be pickled, with its traceback as a note."""
+    if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "allocate memory" in str(error):
         return MemoryError()
-    text = "".join(traceback.format_exception(failure))
+    text = "".join(traceback.format_exception(error))
     try:
-        pickle.loads(pickle.dumps(failure))
-    except Exception:  # noqa: BLE001 - whatever an error's class does
-        failure = InferenceError(text)
-    failure.add_note(text)
-    return failure
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - of the error's own class
+        error = InferenceError(text)
+    error.add_note(text)
+    return error
 
 
 class Reporter:
@@ -107,20 +107,20 @@ def _send(answers: BinaryIO, message: object) -> None:
         os._exit(1)
 
 
-def _limit_memory(more: int) -> None:
-    """Let this process take so many bytes more than it has (Linux)."""
+def _limit_memory(more_bytes: int) -> None:
+    """Let this process take `more_bytes` more than it has (Linux)."""
     if sys.platform == "linux":
         (kilobytes,) = (
             int(line.split()[1])
             for line in Path("/proc/self/status").read_text().splitlines()
             if line.startswith("VmData:")
         )
-        limit = kilobytes * 1024 + more
+        limit = kilobytes * 1024 + more_bytes
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def _resident_bytes() -> int:
-    """Resident memory; where the system does not tell, its peak."""
+    """Return the resident memory, or its peak where the system has no file for it."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:

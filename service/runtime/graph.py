@@ -1,7 +1,7 @@
-"""Read the bytes of an ONNX graph: its weights, the digest of all the rest of it, the files that it names.
+"""Read the bytes of an ONNX graph: its weights, the digest of everything else, the files that it names.
 
-Two graphs with the same digest compute the same function of their inputs and weights. The digest is computed:
-nothing that a file says about itself is believed. ONNX is protobuf; the fields used are those of onnx.proto.
+Two graphs with the same digest compute the same function of their inputs and weights. The digest is computed,
+not read from the file. ONNX is protobuf; the fields used are those of onnx.proto.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ MODEL_GRAPH, MODEL_METADATA = 7, 14
 GRAPH_INITIALIZER, GRAPH_INPUT = 5, 11
 TENSOR_DIMS, TENSOR_TYPE, TENSOR_NAME, TENSOR_RAW_DATA, VALUE_NAME = 1, 2, 8, 9, 1
 TENSOR_EXTERNAL_DATA, ENTRY_KEY, ENTRY_VALUE = 13, 1, 2
-# Where a message of onnx.proto has others that may hold a tensor: kind -> field -> kind.
+# The fields of a message of onnx.proto that may hold a tensor: kind of message -> field -> its kind.
 NESTED: dict[str, dict[int, str]] = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},
@@ -109,37 +109,37 @@ def _update(digest: Any, number: int, field: Any) -> None:
 
 def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
     """Yield the number and the value of every field: an int, or the bytes."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
         if key >= 1 << 32:  # some parsers ignore the bits above
             raise ValueError("a field's number is too large")
         wire = key & 7
         if wire == 0:
-            value, at = _varint(message, at)
+            value, position = _varint(message, position)
             yield key >> 3, value
             continue
-        size, at = _varint(message, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
-        if at + size > len(message):
+        size, position = _varint(message, position) if wire == 2 else ({1: 8, 5: 4}[wire], position)
+        if position + size > len(message):
             raise ValueError("a field is longer than the file")
-        yield key >> 3, message[at : at + size]
-        at += size
+        yield key >> 3, message[position : position + size]
+        position += size
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = message[at]
+        byte = message[position]
         value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 128:
-            return value, at
+            return value, position
         if shift > 63:
             raise ValueError("a number has more than 64 bits")
 
 
 def _text(message: memoryview, number: int) -> str | None:
-    """Return a field's text: of several, as protobuf does, the last one."""
+    """Return a field's text; the last one if there are several, as in protobuf."""
     text = None
     for part, value in _fields(message):
         if part == number:
@@ -156,8 +156,8 @@ def _array(tensor: memoryview) -> Array:
         elif isinstance(value, int):
             shape.append(value)
         else:  # packed
-            at = 0
-            while at < len(value):
-                size, at = _varint(value, at)
+            position = 0
+            while position < len(value):
+                size, position = _varint(value, position)
                 shape.append(size)
     return np.frombuffer(fields[TENSOR_RAW_DATA], ELEMENT_TYPES[fields[TENSOR_TYPE]]).reshape(shape)

@@ -1,10 +1,10 @@
 """The models being served, by name: loaded from bundles, replaced and removed while requests run.
 
-Requests take a snapshot and never wait. A refresh builds the next snapshot and replaces the last one whole:
-a request that began with a model keeps it. Each bundle fails alone: one that is broken, or that its loader
-cannot load, is refused with its reason, and what was served under its name stays. A loader for each kind of
-model is passed in; it returns a model that has run once. Encoders are loaded first: a head whose encoder is
-missing is refused, and loaded again when its encoder is replaced.
+Requests take a snapshot and never wait. A refresh builds the next snapshot and replaces the previous one as a
+whole: a request that began with a model keeps it. A bundle that is broken, or that its loader cannot load, is
+refused with the reason; other bundles are loaded, and the model that was served under its name stays. The
+caller passes a loader for each kind of model, which returns a model that has run once. Encoders are loaded
+first: a head whose encoder is missing is refused, and loaded again when its encoder is replaced.
 """
 
 import logging
@@ -35,7 +35,7 @@ MODEL_PURPOSE = {
     HEAD: "labels texts",
     "sequences": "labels sequences",
     "dynamics": "moves clouds",
-}  # models of a kind
+}
 
 Loader = Callable[[Bundle], Any]
 Fingerprint = tuple[tuple[str, int, int, int], ...]
@@ -67,7 +67,7 @@ class Registry:
         self._lock = Lock()  # entries are replaced by a thread and by a request for an older version
 
     def get(self, name: str) -> Entry | None:
-        """Return what is served under that name, the newest version of a name without one; or None."""
+        """Return the entry of that name, or the newest version of it; None if there is none."""
         entries = self.entries
         return entries.get(name) or entries.get(newest_version(name, entries))
 
@@ -81,12 +81,12 @@ class Registry:
         if entry is None and newest_version(name, self.refused) in self.refused:
             raise NotFound(str(self.why_missing(name)), param="model")
         if entry is None or entry.kind != kind:
-            have = ", ".join(each.name for each in self.entries.values() if each.kind == kind)
-            others = f"; there are: {have}" if have else ""  # of those that are loaded
-            raise NotFound(f"no model {name!r} {MODEL_PURPOSE[kind]}{others}", param="model")
-        return (entry if entry.model is not None else self._loaded(entry)).model
+            names = ", ".join(entry.name for entry in self.entries.values() if entry.kind == kind)
+            hint = f"; there are: {names}" if names else ""
+            raise NotFound(f"no model {name!r} {MODEL_PURPOSE[kind]}{hint}", param="model")
+        return (entry if entry.model is not None else self._load_entry(entry)).model
 
-    def _loaded(self, entry: Entry) -> Entry:
+    def _load_entry(self, entry: Entry) -> Entry:
         """Return the entry with its model: an older version is loaded on first use, in milliseconds."""
         with self._lock:
             current = self.entries.get(entry.name, entry)
@@ -107,7 +107,7 @@ class Registry:
         return f"the model {name} was refused: {reason}" if reason else f"there is no model {name}"
 
     def refresh(self) -> None:
-        """Load what is new in the folders and drop what is gone. Slow: call it in a thread, one at a time."""
+        """Load new bundles of the folders and drop removed ones. Slow: call it in a thread, one at a time."""
         entries: dict[str, Entry] = {}
         refused: dict[str, str] = {}
         bundles = self._bundles()
@@ -116,37 +116,37 @@ class Registry:
                 lazy = is_superseded(name, bundles)
                 entries[name] = self._keep_or_load(name, bundles[name], entries, lazy=lazy)
             except BundleError as error:
-                refused[_shown(name)] = _shown(error.message)
+                refused[_encodable(name)] = _encodable(error.message)
                 if name in self.entries:
                     entries[name] = self.entries[name]
         with self._lock:
             self.entries, self.refused = dict(sorted(entries.items())), refused
 
-    def is_behind(self, found: Mapping[str, Fingerprint | str]) -> bool:
-        """Return whether the folders have changed since the last refresh, as one may do while it runs."""
+    def is_behind(self, folders: Mapping[str, Fingerprint | str]) -> bool:
+        """Return whether the folders have changed since the last refresh, or while it ran."""
         served = {name: entry.files for name, entry in self.entries.items()}
-        loadable = {name: files for name, files in found.items() if _shown(name) not in self.refused}
-        return not served.keys() <= found.keys() or any(
+        loadable = {name: files for name, files in folders.items() if _encodable(name) not in self.refused}
+        return not served.keys() <= folders.keys() or any(
             served.get(name) != loadable[name] for name in loadable
         )
 
     def load(self, name: str) -> None:
-        """Load this model alone, and for a head its encoder. A broken encoder is skipped with a warning."""
+        """Load only this model, and for a head its encoder. A broken encoder is skipped with a warning."""
         bundles = self._bundles()
         name = newest_version(name, bundles)
         if name not in bundles:
-            have = [each for each in bundles if kind_of(bundles[each]) != ENCODER]
-            raise NotFound(f"no model {name!r} here; there are {', '.join(have) or 'none'}", param="model")
+            models = [model for model in bundles if kind_of(bundles[model]) != ENCODER]
+            raise NotFound(f"no model {name!r} here; there are {', '.join(models) or 'none'}", param="model")
         entries = dict(self.entries)
-        encoders = [each for each in bundles if kind_of(bundles[each]) == ENCODER]
-        encoders = [each for each in encoders if is_encoder_of(bundles[each], bundles[name])] or encoders
-        for each in encoders if kind_of(bundles[name]) == HEAD else ():
+        encoders = [bundle for bundle in bundles if kind_of(bundles[bundle]) == ENCODER]
+        matching = [encoder for encoder in encoders if is_encoder_of(bundles[encoder], bundles[name])]
+        for encoder in matching or encoders if kind_of(bundles[name]) == HEAD else ():
             try:
-                entries[each] = self._keep_or_load(each, bundles[each], entries)
+                entries[encoder] = self._keep_or_load(encoder, bundles[encoder], entries)
             except BundleError as error:
-                if each not in self.refused:
-                    log.warning("bundle %s refused: %s", each, error.message)
-                self.refused = {**self.refused, each: error.message}
+                if encoder not in self.refused:
+                    log.warning("bundle %s refused: %s", encoder, error.message)
+                self.refused = {**self.refused, encoder: error.message}
         entries[name] = self._keep_or_load(name, bundles[name], entries)
         self.entries = entries
 
@@ -154,7 +154,7 @@ class Registry:
         try:
             return find_served(self.folders)
         except OSError as error:
-            # The folder itself is gone for the moment (a mount being swapped): keep what we have.
+            # the folder is missing for the moment (a mount is being swapped): keep the present models
             log.warning("MODELS_DIR cannot be read: %s", error.strerror)
             return {name: entry.folder for name, entry in self.entries.items()}
 
@@ -166,7 +166,7 @@ class Registry:
         files = fingerprint(folder)
         if old is not None and old.files == files and old.encoder_digest == _encoder_digest(old, encoders):
             return old
-        bundle = read_bundle(folder)  # after the fingerprint: a change in between is seen by the next refresh
+        bundle = read_bundle(folder)  # after the fingerprint: the next refresh finds a change in between
         encoder_digest = _encoder_digest(bundle, encoders)
         if old is not None and (old.digest, old.encoder_digest) == (bundle.digest, encoder_digest):
             return replace(old, folder=folder, files=files)
@@ -197,47 +197,47 @@ def _encoder_digest(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str |
     """Return the digest of the encoder of a head, or None for other kinds.
 
     Raises:
-        BundleError: The encoder is not there.
+        BundleError: The encoder is missing.
     """
     if head.kind != HEAD:
         return None
-    wanted = head.card["encoder"]
+    expected = head.card["encoder"]
     for entry in entries.values():
-        if entry.kind == ENCODER and entry.card["model_sha256"] == wanted["sha256"]:
+        if entry.kind == ENCODER and entry.card["model_sha256"] == expected["sha256"]:
             return entry.digest
-    which = f"{wanted['name']} ({wanted['sha256'][:12]})"
-    raise BundleError(f"{head.name} needs the encoder {which}, which is not here", param="encoder")
+    encoder = f"{expected['name']} ({expected['sha256'][:12]})"
+    raise BundleError(f"{head.name} needs the encoder {encoder}, which is not here", param="encoder")
 
 
-def _shown(text: str) -> str:
-    """Return a text that every answer can hold: the name of a folder need not be UTF-8."""
+def _encodable(text: str) -> str:
+    """Return a text that can be encoded: the name of a folder need not be UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
 def with_default_model(settings: Settings) -> Settings:
     """Return the settings with a default model, chosen once: a bundle added later changes no answer."""
-    named = settings.default_model or default_model(settings.model_folders)
-    return settings.model_copy(update={"default_model": named})
+    name = settings.default_model or default_model(settings.model_folders)
+    return settings.model_copy(update={"default_model": name})
 
 
 def fingerprint(folder: Path) -> Fingerprint:
-    """Return what changes whenever the files of a bundle change, without reading them."""
+    """Return a value that changes whenever the files of a bundle change, without reading them."""
     try:
-        found = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
+        files = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
     except OSError as error:
         raise BundleError(f"{folder.name} cannot be read: {error.strerror}", param=folder.name) from None
-    return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+    return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in files)
 
 
 def bundle_fingerprints(folders: Sequence[Path]) -> Mapping[str, Fingerprint | str] | None:
     """Return the fingerprints of all bundles, or None if a folder cannot be read at this moment."""
-    found: dict[str, Fingerprint | str] = {}
+    fingerprints: dict[str, Fingerprint | str] = {}
     try:
         for name, folder in find_served(folders).items():
             try:
-                found[name] = fingerprint(folder)
+                fingerprints[name] = fingerprint(folder)
             except BundleError as error:
-                found[name] = error.message
+                fingerprints[name] = error.message
     except OSError:
         return None
-    return found
+    return fingerprints

@@ -1,4 +1,4 @@
-"""ONNX Runtime, imported nowhere else: sessions, providers, threads. Its exceptions become ours here."""
+"""ONNX Runtime, which only this module imports: sessions, providers, threads, and its exceptions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CUDA_OPTIONS = {
     "use_tf32": "0",
 }
 
-WEIGHTS_FILE = "model.onnx"  # the only file that a graph may name, and only where its bytes are given
+WEIGHTS_FILE = "model.onnx"  # the only file that a graph may name, and only together with its bytes
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -58,13 +58,13 @@ class Session:
         self._options = options
         self.inputs = tuple(map(_spec, session.get_inputs()))
         self.outputs = tuple(map(_spec, session.get_outputs()))
-        self.defaults = tuple(spec.name for spec in session.get_overridable_initializers())  # need no feeding
+        self.defaults = tuple(spec.name for spec in session.get_overridable_initializers())  # optional inputs
         self.provider = "cuda" if CUDA in session.get_providers() else "cpu"
 
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:
         """Return the named outputs.
 
-        subtle: ONNX Runtime computes the others too unless the graph skips them.
+        subtle: ONNX Runtime also computes the others, unless the graph skips them.
         """
         try:
             return self._session.run(list(outputs), dict(feeds), self._options)  # type: ignore[no-any-return]
@@ -88,7 +88,7 @@ class Runtime:
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
-        """Sessions that are opened meanwhile stop running when the time is over: a graph may never end."""
+        """Stop the runs of sessions that are opened meanwhile after this time: a graph may never end."""
         self._options = options = ort.RunOptions()
         timer = threading.Timer(seconds, setattr, (options, "terminate", True))
         timer.daemon = True
@@ -104,7 +104,7 @@ class Runtime:
             timer.cancel()
             timer.join()
             self._options = None
-        if options.terminate:  # no run would ever come to an end
+        if options.terminate:  # every later run would be stopped at once
             raise late
 
     def open(self, model: bytes, weights: bytes | None = None) -> Session:
@@ -112,7 +112,7 @@ class Runtime:
 
         Args:
             model: The graph. It may not name files: ONNX Runtime would read any below the working directory.
-            weights: The bundle's model.onnx, where the graph's external data is in that file.
+            weights: The bundle's model.onnx, if the graph's external data is in that file.
 
         Raises:
             BundleError: ONNX Runtime cannot load the graph, or it names another file.
@@ -124,9 +124,9 @@ class Runtime:
             options.add_external_initializers_from_files_in_memory([WEIGHTS_FILE], [weights], [len(weights)])
         options.intra_op_num_threads = self.intra_op_threads
         options.inter_op_num_threads = 1
-        # An arena would keep what the largest run took for as long as the model is served.
+        # an arena would keep the memory of the largest run as long as the model is served
         options.enable_cpu_mem_arena = False
-        # Idle threads that spin would take the CPU from the event loop and from other workers.
+        # idle threads that spin would take the CPU from the event loop and from other workers
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if products_overflow():
             options.add_session_config_entry(SLOW_PRODUCTS, "1")
@@ -139,7 +139,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph and how to run it: can be sent to another process, and is loaded where it is first run."""
+    """A graph with the options to run it: it can be pickled, and is loaded where it first runs."""
 
     model: bytes
     provider: Literal["cpu", "cuda"]
@@ -147,7 +147,7 @@ class Graph:
 
     @property
     def session(self) -> Session:
-        """The loaded graph, one for every process."""
+        """The loaded graph, once per process."""
         return _open_once(self)
 
 
@@ -176,14 +176,14 @@ def check_graph(
         raise BundleError(f"{name}: weights of its graph cannot be read", param="model.onnx")
 
 
-def choose_provider(wanted: Provider) -> Literal["cpu", "cuda"]:
-    """`cuda` only where CUDA really starts; `auto` falls back, with a warning if it is broken."""
-    if wanted == "cpu":
+def choose_provider(requested: Provider) -> Literal["cpu", "cuda"]:
+    """Return `cuda` only if CUDA starts; `auto` falls back to the CPU, with a warning if CUDA is broken."""
+    if requested == "cpu":
         return "cpu"
     reason = _cuda_failure()
     if reason is None:
         return "cuda"
-    if wanted == "cuda":
+    if requested == "cuda":
         raise ConfigurationError(f"PROVIDER is cuda, but {reason}", param="PROVIDER")
     if CUDA in ort.get_available_providers():
         log.warning("CUDA is installed but cannot be used (%s); serving on the CPU", reason)
@@ -191,7 +191,7 @@ def choose_provider(wanted: Provider) -> Literal["cpu", "cuda"]:
 
 
 def _cuda_failure() -> str | None:
-    """Why CUDA cannot be used, or None where it can: tried for real with a graph of one node."""
+    """Return why CUDA cannot be used, or None if a graph of one node runs on it."""
     if CUDA not in ort.get_available_providers():
         return "this onnxruntime has no CUDA provider (see docs/gpu.md)"
     if hasattr(ort, "preload_dlls"):
@@ -208,7 +208,7 @@ def _cuda_failure() -> str | None:
 def products_overflow() -> bool:
     """Return whether products of uint8 and int8 add in 16 bits, as on processors without VNNI.
 
-    Tried for real. subtle: ONNX Runtime's own answer is yes wherever its kernels for int8 and uint8 differ.
+    It runs one. subtle: ONNX Runtime says yes wherever its kernels for int8 and uint8 differ.
     """
     x, y = np.full((2, 64), 255, np.uint8), np.full((64, 32), 127, np.int8)
     session = ort.InferenceSession(_PRODUCT, providers=[CPU])
@@ -218,10 +218,8 @@ def products_overflow() -> bool:
 def ort_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of ONNX Runtime, which share no base class but RuntimeError and ValueError."""
     state = ort.capi.onnxruntime_pybind11_state
-    named = [
-        error for error in vars(state).values() if isinstance(error, type) and issubclass(error, Exception)
-    ]
-    return (*named, RuntimeError, ValueError)
+    types = [kind for kind in vars(state).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    return (*types, RuntimeError, ValueError)
 
 
 def _spec(argument: Any) -> TensorSpec:
