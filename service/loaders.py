@@ -5,7 +5,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from service.cloud.candidates import by_length
+from service.cloud.candidates import screen_keys
 from service.cloud.dynamics import Dynamics, Limits
 from service.runtime.bundle import Bundle
 from service.runtime.card import ENCODER, HEAD
@@ -38,7 +38,7 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
     def dynamics(bundle: Bundle) -> Dynamics:
         model = Dynamics.load(bundle, runtime, limits)
         point = np.ones((1, 1))  # small clouds do not need the graph, so it is run here once
-        for _ in by_length(runtime.open(bundle.model), np.zeros(1, np.int64), point, point, np.zeros(1)):
+        for _ in screen_keys(runtime.open(bundle.model), np.zeros(1, np.int64), point, point, np.zeros(1)):
             pass
         return model
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.cloud.points import Bools, Cloud, Floats, Ints, to_one
+from service.cloud.points import Bools, Cloud, Floats, Ints, scale_to_one
 from service.cloud.sets import Ragged, Ties, range_starts
 
 
@@ -16,7 +16,7 @@ class Leaders:
     index: Ints  # [l]
     since_layer: Ints  # [l]
     point: Floats  # [l,d]
-    followers: Ints  # [l] points of its cluster, less itself and points equal to it
+    followers: Ints  # [l] the number of points of its cluster that do not equal it
     cluster: Ints  # [l]
 
     def __len__(self) -> int:
@@ -25,12 +25,12 @@ class Leaders:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Tokens with one limit: the followers of one leader, or those drawn between leaders that tie."""
+    """Tokens with the same limit: the followers of one leader, or of several leaders that tie."""
 
-    leaders: Ragged  # the points each cluster is drawn to, in order
-    tie: Bools  # [c] between several leaders
+    leaders: Ragged  # the points that each cluster moves to, in order
+    tie: Bools  # [c] whether it has several leaders
     limit: Floats  # [c,d]
-    size: Ints  # [c] given points
+    size: Ints  # [c] the number of given points
 
     def __len__(self) -> int:
         return len(self.leaders)
@@ -52,10 +52,10 @@ def read_clusters(
 
     Clusters of one leader come first; each kind is sorted by its first leader.
 
-    first is the first member of each distinct token's set, `ties` are the sets of several. `targets` gives
-    the mean over the set of each of some tokens.
+    `first` is the first member of each distinct token's set, `ties` has the sets with several members.
+    `targets` returns the mean over the set of each of these tokens.
     """
-    sets, representative, name = argmax_sets(first, ties.row, ties.sets)
+    sets, representative, index = argmax_sets(first, ties.row, ties.sets)
     leaders = original_members(cloud, sets)
     tie = sets.lengths > 1
     single = np.flatnonzero(~tie)
@@ -64,7 +64,7 @@ def read_clusters(
     order = np.concatenate([single[np.argsort(earliest[single])], np.array(several, np.int64)])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    assignment = rank[name][cloud.inverse]
+    assignment = rank[index][cloud.inverse]
     return (
         Clusters(
             leaders=leaders.take(order),
@@ -86,34 +86,34 @@ def original_members(cloud: Cloud, sets: Ragged) -> Ragged:
 
 
 def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, Ints]:
-    """Return the different argmax sets; a distinct token that has each, and which of them each token has."""
+    """Return the distinct argmax sets, a token with each of them, and the index of each token's set."""
     key = first.copy()  # a single member names the set; sets of several are numbered after all tokens
-    one, group = several.unique()
+    distinct, group = several.unique()
     key[row] = len(first) + group
-    there = np.zeros(len(first) + len(one), np.int64)
-    there[key] = 1
-    keys = np.flatnonzero(there)
-    representative = np.empty(len(there), np.int64)
+    is_key = np.zeros(len(first) + len(distinct), np.int64)
+    is_key[key] = 1
+    keys = np.flatnonzero(is_key)
+    representative = np.empty(len(is_key), np.int64)
     representative[key[::-1]] = np.arange(len(key) - 1, -1, -1)
     representative = representative[keys]
-    name = (np.cumsum(there) - 1)[key]
-    alone = keys[keys < len(first)]
-    rest = several.take(np.searchsorted(row, representative[len(alone) :]))
-    lengths = np.concatenate([np.ones_like(alone), rest.lengths])
-    return Ragged(np.concatenate([alone, rest.flat]), lengths), representative, name
+    index = (np.cumsum(is_key) - 1)[key]
+    single = keys[keys < len(first)]
+    larger = several.take(np.searchsorted(row, representative[len(single) :]))
+    lengths = np.concatenate([np.ones_like(single), larger.lengths])
+    return Ragged(np.concatenate([single, larger.flat]), lengths), representative, index
 
 
 def polytope_vertices(leaders: Leaders) -> Ints:
-    """Return the vertices of the limit polytope as given points: its leaders, equal points once.
+    """Return the vertices of the limit polytope as given points: the leaders, equal points once.
 
     In the plane they are in counterclockwise order. No hull is computed: a leader is the only maximiser of
     <A z_l, .> over the cloud, which makes it a vertex of every later hull, and every vertex of the limit
     polytope is a leader (docs/theory.md, section 3).
     """
-    _, one = np.unique(leaders.cluster, return_index=True)
-    one = np.sort(one)
-    if leaders.point.shape[1] == 2 and len(one) > 2:
-        points = to_one(leaders.point[one])
+    _, vertices = np.unique(leaders.cluster, return_index=True)
+    vertices = np.sort(vertices)
+    if leaders.point.shape[1] == 2 and len(vertices) > 2:
+        points = scale_to_one(leaders.point[vertices])
         x, y = (points - points.mean(axis=0)).T
-        one = one[np.argsort(np.arctan2(y, x))]
-    return leaders.index[one]
+        vertices = vertices[np.argsort(np.arctan2(y, x))]
+    return leaders.index[vertices]

@@ -1,7 +1,7 @@
 """Coordinates in which the form A is the identity, and a bound on the error of every score in them.
 
-With A = L L', <A z_i, z_j> is <z_i L, z_j L>. A score computed here from a query i and a key j differs from
-that of the rational numbers by at most  error_i size_j + size_i error_j  (docs/theory.md, section 5). Keys
+With A = L L', <A z_i, z_j> is <z_i L, z_j L>. The computed score of a query i and a key j differs from that
+of the rational numbers by at most  error_i size_j + size_i error_j  (docs/theory.md, section 5). Keys
 are taken relative to a middle of the cloud: adding one vector to all keys changes no argmax, and a cloud far
 from the origin loses no digits.
 """
@@ -12,9 +12,9 @@ import numpy as np
 
 from service.cloud.points import UNIT, Floats, Ints
 
-MAX_SHORT_DIMENSION = 8  # coordinates: up to so many, columns are looked at one by one
-MAX_SCALE_EXPONENT = 1000  # 2^MAX_SCALE_EXPONENT is a number, and brings the least of all to 2^-74
-MIN_LENGTH = 2.0**-500  # a shorter vector counts as one so long: squares of its entries may underflow
+MAX_SHORT_DIMENSION = 8  # up to this dimension, columns are handled one by one, which is faster
+MAX_SCALE_EXPONENT = 1000  # 2^1000 is finite, and scales the smallest double to 2^-74
+MIN_LENGTH = 2.0**-500  # of a shorter vector, squares of entries may underflow
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,12 @@ class Frame:
     def __init__(self, points: Floats, form: Floats | None) -> None:
         d = points.shape[1]
         self.root = None if form is None else np.linalg.cholesky(form)
-        columns = (
-            points.T if d <= MAX_SHORT_DIMENSION else [points]
-        )  # one by one is far faster where rows are short
-        low, high = (np.hstack([f(each, axis=0) for each in columns]) for f in (np.min, np.max))
+        columns = points.T if d <= MAX_SHORT_DIMENSION else [points]
+        low, high = (np.hstack([f(column, axis=0) for column in columns]) for f in (np.min, np.max))
         radius = float((high - low).max()) / 2
         middle = (low + high) / 2
-        far = float(np.abs(middle).max()) > 8 * radius
-        self.middle: Floats = middle if far and radius > 0 else np.zeros(d)
+        is_far = float(np.abs(middle).max()) > 8 * radius
+        self.middle: Floats = middle if is_far and radius > 0 else np.zeros(d)
         self.rounding = 2.05 * (d + 2) * UNIT  # of a product, with the coordinates' own rounding and L's
 
     def centred(self, points: Floats) -> tuple[Floats, Floats]:
@@ -54,7 +52,7 @@ class Frame:
         return centred, UNIT * self.sizes(centred)
 
     def sizes(self, vectors: Floats) -> Floats:
-        """Return upper bounds on the lengths of images, of all vectors within the given absolute values."""
+        """Return upper bounds on the lengths of the images of all vectors within these absolute values."""
         images = vectors if self.root is None else np.abs(vectors) @ np.abs(self.root)
         sizes: Floats = lengths_of(images) * (1 + 2 * self.rounding) + MIN_LENGTH
         return sizes

@@ -1,8 +1,8 @@
-"""Clouds of points run to their limits.
+"""Run clouds of points to their limits.
 
     result = Dynamics.load(bundle, runtime).run(points, Parameters(alpha=0.5))
 
-Options, limits and results; attention.py and tokens.py have the algorithm.
+This module has the options, limits and results; attention.py and tokens.py have the algorithm.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.runtime.bundle import Bundle
 from service.runtime.session import Graph, Runtime, Session
 
 GRAPH_OUTPUTS = {"best_out", "runs", "scores"}
-MAX_ALPHA = 2.0**53  # at this and above, alpha / (1 + alpha) is 1 in double precision
+MAX_ALPHA = 2.0**53  # from here on, alpha / (1 + alpha) is 1 in double precision
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Progress:
 
     layer: int
     leaders: int  # distinct tokens that lead so far
-    distance: float | None  # of the farthest token from the mean it is drawn to, relative to the longest
+    distance: float | None  # of the farthest token from the mean it moves to, relative to the longest
 
 
 Report = Callable[[Progress], None]
@@ -74,7 +74,7 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Result:
-    """The answer of POST /dynamics, as arrays over the points as they were given."""
+    """The answer of POST /dynamics, as arrays over the given points."""
 
     n: int
     d: int
@@ -82,7 +82,7 @@ class Result:
     status: Literal["certified", "converged", "max_layers"]
     layers: int
     certified_layer: int | None
-    # lower bound on the relative distance from a best score to the best outside its set; None: no such
+    # lower bound on the relative gap between a best score and the best outside its set; None: nothing outside
     margin: float | None
     leaders: Leaders
     clusters: Clusters
@@ -91,8 +91,8 @@ class Result:
     points: Floats  # [n,d] the state at layer `layers`
     vertices: Ints  # of the limit polytope
     trajectory: Trajectory | None
-    temperature: Temperature | None  # None: not requested, not certified, or gaps as small as their rounding
-    argmax: list[Ragged] | None  # of every layer that was searched, the set of every point
+    temperature: Temperature | None  # None: not requested, not certified, or gaps as small as rounding
+    argmax: list[Ragged] | None  # of every computed layer, the set of every point
     softmax: SoftmaxRun | None
 
 
@@ -142,13 +142,12 @@ class Dynamics:
 
     def _check(self, points: Floats, parameters: Parameters) -> None:
         if parameters.max_layers > self._limits.max_layers:
-            most = f"{self._limits.max_layers} (MAX_LAYERS)"
-            raise TooLarge(f"max_layers is {parameters.max_layers}, the limit is {most}", param="max_layers")
+            problem = f"max_layers is {parameters.max_layers}, the limit is {self._limits.max_layers}"
+            raise TooLarge(f"{problem} (MAX_LAYERS)", param="max_layers")
         if parameters.alpha >= MAX_ALPHA:
-            problem = (
-                f"alpha should be less than 2^53: {parameters.alpha:g} / (1 + {parameters.alpha:g}) is 1"
-            )
-            raise InvalidInput(f"{problem} in double precision", param="alpha")
+            share = f"{parameters.alpha:g} / (1 + {parameters.alpha:g})"
+            problem = f"alpha should be less than 2^53: {share} is 1 in double precision"
+            raise InvalidInput(problem, param="alpha")
         if "softmax" in parameters.include and parameters.temperature is None:
             raise InvalidInput('include "softmax" needs a temperature', param="temperature")
         if points.ndim == 2:
@@ -156,13 +155,13 @@ class Dynamics:
             self.check_size(n, d, parameters)
 
     def check_size(self, n: int, d: int, parameters: Parameters) -> None:
-        """Refuse what is over a limit before anything is computed."""
+        """Refuse a cloud over a limit before anything is computed."""
         limits = self._limits
         check_size(n, d, limits.max_points, limits.max_dimension)
-        needed = 200 * n * max(d, 2) + 2**27  # by the arrays a layer holds: measured, rounded up
-        if needed > limits.max_bytes:
-            wanted, allowed = needed / 2**30, limits.max_bytes / 2**30
-            problem = f"{n} points in {d} dimensions need {wanted:.1f} GiB, the limit is {allowed:.1f} GiB"
+        n_bytes = 200 * n * max(d, 2) + 2**27  # of the arrays of a layer: measured, rounded up
+        if n_bytes > limits.max_bytes:
+            needed, limit = n_bytes / 2**30, limits.max_bytes / 2**30
+            problem = f"{n} points in {d} dimensions need {needed:.1f} GiB, the limit is {limit:.1f} GiB"
             raise TooLarge(problem, param="points")
         if parameters.stop == "never" and {"trajectory", "softmax"} & parameters.include:
             layers = parameters.max_layers // parameters.trajectory_every + 1
@@ -181,9 +180,9 @@ class _Run:
         self._cloud: Cloud = prepare(points, parameters.A)
         self._tokens = Tokens(self._cloud, parameters.alpha)
         self._attention = Attention(session, self._tokens, parameters.tie_tolerance)
-        keeps_points = bool({"trajectory", "softmax"} & include)
+        records_points = bool({"trajectory", "softmax"} & include)
         every = parameters.trajectory_every
-        self._recorder = Recorder(self._cloud, every, max_bytes) if keeps_points else None
+        self._recorder = Recorder(self._cloud, every, max_bytes) if records_points else None
         self._argmax = ArgmaxRecorder(self._cloud, max_bytes) if "argmax" in include else None
         self._gaps: list[LayerGap] = []
 
@@ -194,7 +193,7 @@ class _Run:
         while not (tokens.certified or self._converged() or tokens.layer == self._parameters.max_layers):
             tokens.step()
             self._attend()
-        return self._read(tokens.layer + self._layers_left())
+        return self._read(tokens.layer + self._remaining_layers())
 
     def _attend(self) -> None:
         tokens = self._tokens
@@ -202,45 +201,46 @@ class _Run:
         if "temperature" in self._parameters.include and not (tokens.certified and self._gaps):
             self._gaps.append(LayerGap.of(self._attention.session, tokens))
         if self._recorder:
-            self._recorder.keep(tokens.layer, tokens.points(tokens.layer))
+            self._recorder.record(tokens.layer, tokens.points(tokens.layer))
         if self._argmax:
-            self._argmax.keep(tokens.sets())
+            self._argmax.record(tokens.sets())
         self._report(tokens.layer)
 
     def _report(self, layer: int) -> None:
-        leaders, distance = int((self._tokens.since >= 0).sum()), self._tokens.distance
+        leaders, distance = int((self._tokens.leader_since >= 0).sum()), self._tokens.distance
         reached = max(layer, self._tokens.layer)
         self._on_progress(Progress(reached, leaders, distance if math.isfinite(distance) else None))
 
     def _converged(self) -> bool:
         return self._parameters.stop != "never" and self._tokens.distance <= self._parameters.tolerance
 
-    def _layers_left(self) -> int:
-        """Layers from the certificate to where this run is to stop: they need not be run."""
+    def _remaining_layers(self) -> int:
+        """Return the number of layers from the certificate to the last one: they need not be computed."""
         tokens, parameters = self._tokens, self._parameters
-        rest = parameters.max_layers - tokens.layer
+        remaining = parameters.max_layers - tokens.layer
         if not tokens.certified or parameters.stop == "certified":
             return 0
         if parameters.stop == "never" or parameters.tolerance == 0 < tokens.distance:
-            return rest
+            return remaining
         if tokens.distance <= parameters.tolerance:
             return 0
-        shrinkings = math.log(tokens.distance / parameters.tolerance) / math.log1p(parameters.alpha)
-        return math.ceil(min(rest, shrinkings))  # the least alpha makes them infinite
+        contractions = math.log(tokens.distance / parameters.tolerance) / math.log1p(parameters.alpha)
+        return math.ceil(min(remaining, contractions))  # which are infinite for the smallest alpha
 
-    def _read(self, last: int) -> Result:
-        """Leaders and clusters from the argmax sets, and the points at layer `last`."""
+    def _read(self, layers: int) -> Result:
+        """Return leaders and clusters from the argmax sets, and the points at layer `layers`."""
         cloud, tokens, include = self._cloud, self._tokens, self._parameters.include
-        points = tokens.points(last)
+        points = tokens.points(layers)
         clusters, assignment = read_clusters(cloud, tokens.first, tokens.ties, tokens.target_points)
-        leaders = read_leaders(cloud, tokens.since, points, assignment, clusters)
-        trajectory = self._recorder.trajectory(last, tokens.points, self._report) if self._recorder else None
+        leaders = read_leaders(cloud, tokens.leader_since, points, assignment, clusters)
+        recorder = self._recorder
+        trajectory = recorder.trajectory(layers, tokens.points, self._report) if recorder else None
         return Result(
             n=len(cloud.inverse),
             d=points.shape[1],
             alpha=self._parameters.alpha,
             status="certified" if tokens.certified else "converged" if self._converged() else "max_layers",
-            layers=last,
+            layers=layers,
             certified_layer=tokens.layer if tokens.certified else None,
             margin=self._margin(),
             leaders=leaders,

@@ -1,6 +1,6 @@
-"""The layers that are over: their argmax sets, from which exact positions follow.
+"""The argmax sets of past layers, from which exact positions follow.
 
-A position is exact because all sets that led to it are proved.
+A position is exact because all sets that it depends on are proved.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,21 @@ from service.cloud.points import Cloud, Ints
 from service.cloud.rational import Rational
 from service.cloud.sets import Ties, range_starts
 
-Settled = Callable[[int, int], Ints | None]  # (token, layer) -> its set, if that was final by then
+Settled = Callable[[int, int], Ints | None]  # (token, layer) -> its set, if that was final
 
 
 @dataclass(frozen=True)
 class PastLayer:
-    """The argmax sets of a layer that is over, of the tokens that were not settled before it."""
+    """The argmax sets of a past layer, of the tokens that were not settled before it."""
 
     row: Ints
-    first: Ints  # -1: it is among the ties
+    first: Ints  # -1: the set is among the ties
     ties: Ties
 
     def equals(self, other: "PastLayer") -> bool:
         """Return whether another layer has the same argmax sets."""
-        mine, others = ((p.row, p.first, p.ties.row, p.ties.size, p.ties.member) for p in (self, other))
-        return all(map(np.array_equal, mine, others))
+        arrays = ((p.row, p.first, p.ties.row, p.ties.size, p.ties.member) for p in (self, other))
+        return all(map(np.array_equal, *arrays))
 
     def members(self, token: int) -> Ints:
         """Return the argmax set of a token."""
@@ -36,7 +36,7 @@ class PastLayer:
 
 
 class History:
-    """The sets of all layers that are over, and the exact arithmetic that rests on them."""
+    """The sets of all past layers, and the exact arithmetic that uses them."""
 
     def __init__(self, cloud: Cloud, alpha: float, settled: Settled) -> None:
         self._cloud = cloud
@@ -47,11 +47,11 @@ class History:
 
     @cached_property
     def rational(self) -> Rational:
-        """Exact positions and argmax sets at the layer after those that are over."""
+        """Exact positions and argmax sets at the present layer."""
         return Rational(self._cloud, self._alpha, self._members, self._weights)
 
     def add(self, rows: Ints, first: Ints, ties: Ties, all_ties: Ties) -> None:
-        """Add a layer, at which the tokens `rows` were not settled and had these sets."""
+        """Add a layer, with the sets of the tokens `rows`, which were not settled before it."""
         first = first[rows]
         first[np.searchsorted(rows, ties.row)] = -1
         layer = PastLayer(rows, first, ties)
@@ -63,6 +63,6 @@ class History:
         self._weights.append(np.unique(weights).tolist())
 
     def _members(self, token: int, layer: int) -> Ints:
-        """Return the argmax set of a token at a layer that is over."""
+        """Return the argmax set of a token at a past layer."""
         settled = self._settled(token, layer)
         return self._layers[layer].members(token) if settled is None else settled

@@ -1,4 +1,4 @@
-"""The margin of an answer: how far the nearest point outside an argmax set is from entering it. And the
+"""The margin of an answer, the smallest gap between a best score and the best outside the argmax set, and the
 largest temperature at which softmax attention provably stays near hardmax (docs/theory.md, 6).
 """
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from service.cloud.candidates import candidates
+from service.cloud.candidates import find_candidates
 from service.cloud.coordinates import Vectors, lengths_of, slack_of
 from service.cloud.decision import scores
 from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
@@ -18,18 +18,18 @@ from service.cloud.tokens import Tokens
 from service.runtime.session import Session
 
 MAX_SAMPLE, MIN_SAMPLE = 64, 8  # queries that give a first bound
-SAMPLE_SCORES = 2**23  # scores that are computed for this bound
+SAMPLE_SCORES = 2**23  # that are computed for this bound
 MAX_SOFTMAX_DISTANCE = 0.01  # how far apart the two runs may be, relative to the longest token
-SAFE = 1 - 1e-9  # room for the rounding of the bound itself
-HALVINGS = 100
-COLDEST = 2000  # gap / least temperature that is tried: what is outside weighs nothing there
+ROUNDING_FACTOR = 1 - 1e-9  # for the rounding of the bound itself
+N_BISECTIONS = 100
+MAX_GAP_RATIO = 2000  # of the gap to the lowest temperature, where other weights underflow
 
 
 @dataclass(frozen=True)
 class Gaps:
     """Gaps between a query's best score and the best outside its set, divided by `lengths`.
 
-    A gap counts as small as rounding may have left it, so every result is a lower bound.
+    The rounding error is subtracted from every gap, so each result is a lower bound.
     """
 
     session: Session
@@ -41,15 +41,15 @@ class Gaps:
     members: Ragged  # these sets
 
     def smallest(self) -> float:
-        """Return the smallest of all; inf: nothing is outside."""
-        bound = self._smallest_of_some()
+        """Return the smallest gap; inf: nothing is outside."""
+        bound = self._smallest_of_sample()
         return min(bound, self._smallest_below(max(0.0, bound)))
 
-    def _smallest_of_some(self) -> float:
-        """Return the smallest gap among a few queries: no smaller than the smallest of all."""
+    def _smallest_of_sample(self) -> float:
+        """Return the smallest gap among a sample of queries: an upper bound of the smallest of all."""
         count = len(self.first)
-        few = min(count, max(MIN_SAMPLE, min(MAX_SAMPLE, SAMPLE_SCORES // len(self.keys.x))))
-        rows = np.random.default_rng(0).choice(count, few, replace=False) if few < count else np.arange(count)
+        n = min(count, max(MIN_SAMPLE, min(MAX_SAMPLE, SAMPLE_SCORES // len(self.keys.x))))
+        rows = np.random.default_rng(0).choice(count, n, replace=False) if n < count else np.arange(count)
         slack = slack_of(self.queries.take(rows), self.keys)
         smallest = math.inf
         for i, error in zip(rows.tolist(), slack.tolist(), strict=True):
@@ -64,9 +64,9 @@ class Gaps:
         """Return the smallest gap, if it is less than `bound`."""
         smallest = math.inf
         slack = slack_of(self.queries, self.keys)
-        wide = 2 * slack + (bound * self.lengths if bound < math.inf else 0)
-        for rows, pairs in candidates(self.session, self.queries, self.keys, wide):
-            if len(pairs.key) == len(rows):  # each query's best key alone
+        max_gap = 2 * slack + (bound * self.lengths if bound < math.inf else 0)
+        for rows, pairs in find_candidates(self.session, self.queries, self.keys, max_gap):
+            if len(pairs.key) == len(rows):  # only each query's best key
                 continue
             start = np.searchsorted(pairs.query, np.arange(len(rows) + 1))
             several = np.flatnonzero(np.diff(start) > 1)
@@ -75,9 +75,9 @@ class Gaps:
             score = scores(self.queries, self.keys, query, key)
             inside = self._inside(query, key)
             best = np.maximum.reduceat(np.where(inside, score, -np.inf), range_starts(size))
-            rest = np.maximum.reduceat(np.where(inside, -np.inf, score), range_starts(size))
-            here = rows[several]
-            smallest = min(smallest, float(((best - rest - slack[here]) / self.lengths[here]).min()))
+            outside = np.maximum.reduceat(np.where(inside, -np.inf, score), range_starts(size))
+            rows = rows[several]
+            smallest = min(smallest, float(((best - outside - slack[rows]) / self.lengths[rows]).min()))
         return smallest
 
     def _inside(self, query: Ints, key: Ints) -> Bools:
@@ -94,14 +94,14 @@ class Gaps:
 def smallest_margin(session: Session, tokens: Tokens, mean_sets: Mapping[bytes, Ints]) -> float | None:
     """Return a lower bound on the smallest gap between a best score and the best outside its set.
 
-    Relative to |z_i| max |z|, over all tokens and all means of several; None: nothing is outside. `mean_sets`
-    are the sets of means that are larger than the set they are of.
+    It is relative to |z_i| max |z|, over all tokens and all means of ties; None: nothing is outside.
+    `mean_sets` has the argmax sets of means that are larger than the set of the mean.
     """
     frame, ties = tokens.frame, tokens.ties
     n, means = len(tokens.first), np.arange(len(ties.row))
     of_means = ties.sets
     if mean_sets:
-        of_means = Ragged.of([mean_sets.get(each.tobytes(), each) for each in of_means])
+        of_means = Ragged.of([mean_sets.get(members.tobytes(), members) for members in of_means])
     members = Ragged(
         np.concatenate([ties.member, of_means.flat]), np.concatenate([ties.size, of_means.lengths])
     )
@@ -118,7 +118,7 @@ def smallest_margin(session: Session, tokens: Tokens, mean_sets: Mapping[bytes, 
 class LayerGap(NamedTuple):
     """The smallest gap of a layer's tokens, and whether sets tie."""
 
-    least: float  # relative to the square of the longest token; inf: nothing is outside
+    smallest: float  # relative to the square of the longest token; inf: nothing is outside
     tied: bool
 
     @classmethod
@@ -133,12 +133,12 @@ class LayerGap(NamedTuple):
 
 @dataclass(frozen=True)
 class Temperature:
-    """At `t` and below, every token stays within `distance` of its hardmax run for so many layers."""
+    """At `t` and below, every token stays within `distance` of its hardmax run for `layers` layers."""
 
     t: float | None  # None: at any temperature
     distance: float  # in the A-norm
     layers: int
-    float64: bool  # whether softmax in double precision provably stays as near at `t`
+    float64: bool  # whether the same is proved for softmax in double precision at `t`
 
 
 def find_temperature(
@@ -146,7 +146,7 @@ def find_temperature(
 ) -> Temperature | None:
     """Return the temperature below which softmax stays near, by the gaps of these layers, in given units.
 
-    None: nothing, or no double holds it.
+    None: no temperature is proved, or no double holds it.
     """
     n, d = len(cloud.inverse), cloud.points.shape[1]
     relative = largest_temperature(gaps, alpha, n)
@@ -161,41 +161,41 @@ def find_temperature(
     if not np.finfo(np.float64).tiny <= t < math.inf:
         return None
     rounding = (n + d + 8) * UNIT
-    follows = apart(relative, gaps, alpha, n, rounding) <= MAX_SOFTMAX_DISTANCE * SAFE
-    return Temperature(t, distance, len(gaps), float64=follows)
+    float64 = max_drift(relative, gaps, alpha, n, rounding) <= MAX_SOFTMAX_DISTANCE * ROUNDING_FACTOR
+    return Temperature(t, distance, len(gaps), float64=float64)
 
 
 def largest_temperature(gaps: Sequence[LayerGap], alpha: float, n: int) -> float | None:
     """Return the largest temperature at which the bound holds for n points, over the longest squared.
 
-    inf: any; None: the gaps are too small to say.
+    inf: any; None: the gaps are too small for a proof.
     """
-    least = min(gap.least for gap in gaps)
-    if math.isinf(least) or not least > 0:
-        return math.inf if least > 0 else None
-    high = least / (1 + sum(gap.tied for gap in gaps))
-    low = least / COLDEST
-    if apart(high, gaps, alpha, n) <= MAX_SOFTMAX_DISTANCE * SAFE:
-        return high * SAFE
-    for _ in range(HALVINGS):
+
+    def is_near(T: float) -> bool:
+        return max_drift(T, gaps, alpha, n) <= MAX_SOFTMAX_DISTANCE * ROUNDING_FACTOR
+
+    smallest = min(gap.smallest for gap in gaps)
+    if math.isinf(smallest) or not smallest > 0:
+        return math.inf if smallest > 0 else None
+    high, low = smallest / (1 + sum(gap.tied for gap in gaps)), smallest / MAX_GAP_RATIO
+    if is_near(high):
+        return high * ROUNDING_FACTOR
+    for _ in range(N_BISECTIONS):
         middle = (low + high) / 2
-        if apart(middle, gaps, alpha, n) <= MAX_SOFTMAX_DISTANCE * SAFE:
-            low = middle
-        else:
-            high = middle
-    return low * SAFE if apart(low, gaps, alpha, n) <= MAX_SOFTMAX_DISTANCE * SAFE else None
+        low, high = (middle, high) if is_near(middle) else (low, middle)
+    return low * ROUNDING_FACTOR if is_near(low) else None
 
 
-def apart(T: float, gaps: Sequence[LayerGap], alpha: float, n: int, rounding: float = 0.0) -> float:
-    """Return how far the runs may be apart after these layers, relative to the longest token.
+def max_drift(T: float, gaps: Sequence[LayerGap], alpha: float, n: int, rounding: float = 0.0) -> float:
+    """Return a bound on the distance between both runs after these layers, relative to the longest token.
 
-    `rounding` is added at every layer: how far arithmetic moves a token, and scores as much as if it did.
+    `rounding` bounds how far rounding moves a token at each layer, its effect on scores included.
     """
     distance, gamma = 0.0, alpha / (1 + alpha)
     for gap in gaps:
         error = distance + rounding
-        left = gap.least - 4 * error
-        if left <= 0:
+        proved_gap = gap.smallest - 4 * error
+        if proved_gap <= 0:
             return math.inf
-        distance = error + 2 * gamma * ((n - 1) * math.exp(-left / T) + gap.tied * 4 * error / T)
+        distance = error + 2 * gamma * ((n - 1) * math.exp(-proved_gap / T) + gap.tied * 4 * error / T)
     return distance

@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 UNIT = 2.0**-53  # unit roundoff of double precision
-MAX_UNSCALED_EXPONENT = 400  # clouds are scaled where their largest entry is not within 2^-400 .. 2^400
+MAX_UNSCALED_EXPONENT = 400  # clouds are scaled if their largest entry is not within 2^-400 .. 2^400
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Cloud:
     """Distinct points, scaled by a power of two where they are very large or very small."""
 
     points: Floats  # [m,d] distinct
-    counts: Ints  # [m] how many given points each one stands for
+    counts: Ints  # [m] the number of given points equal to each
     inverse: Ints  # [n] the index in `points` of each given point
     exponent: int  # points were multiplied by 2^-exponent, exactly
     form: Floats | None  # [d,d] A, multiplied by a power of two; None: the identity
@@ -54,23 +54,23 @@ def prepare(points: Floats, form: Floats | None) -> Cloud:
 
 
 def _scaled(points: Floats, exponent: int) -> Floats:
-    """Return the points times 2^-exponent; refuse them where that is not exact."""
+    """Return the points times 2^-exponent; refuse them if that is not exact."""
     scaled = np.ldexp(points, -exponent)
-    lost = (np.ldexp(scaled, exponent) != points).any(axis=1)
-    if lost.any():
-        field = f"points[{int(lost.argmax())}]"
+    inexact = (np.ldexp(scaled, exponent) != points).any(axis=1)
+    if inexact.any():
+        field = f"points[{int(inexact.argmax())}]"
         problem = "has entries too small relative to those of others: double precision cannot hold both"
         raise InvalidInput(f"{field} {problem}", param=field)
     return scaled
 
 
-def to_one(x: Floats) -> Floats:
+def scale_to_one(x: Floats) -> Floats:
     """Return x times the power of two that makes its largest entry about 1."""
     return np.ldexp(x, -int(np.frexp(np.abs(x).max())[1]))
 
 
 def check_points(points: Floats) -> Floats:
-    """Return points whose rows are finite and nonzero; -0.0 becomes 0.0, which has other bits."""
+    """Return the points if all are finite and nonzero; -0.0, which has other bits than 0.0, becomes 0.0."""
     if points.ndim != 2:
         problem = f"points has {points.ndim} axes, expected 2 (points and coordinates)"
         raise InvalidInput(problem, param="points")
@@ -96,8 +96,8 @@ def check_form(form: Floats, d: int) -> Floats:
         raise InvalidInput("A has entries that are not finite numbers", param="A")
     if not A.any():
         raise InvalidInput("A is not positive definite: it is zero", param="A")
-    given, A = A, to_one(A)
-    if (np.ldexp(A, int(np.frexp(np.abs(given).max())[1])) != given).any():
+    unscaled, A = A, scale_to_one(A)
+    if (np.ldexp(A, int(np.frexp(np.abs(unscaled).max())[1])) != unscaled).any():
         problem = "A has entries too small relative to others: double precision cannot hold both"
         raise InvalidInput(problem, param="A")
     skew = np.abs(A - A.T)
@@ -105,9 +105,9 @@ def check_form(form: Floats, d: int) -> Floats:
         i, j = sorted(map(int, np.unravel_index(int(skew.argmax()), skew.shape)))
         raise InvalidInput(f"A is not symmetric: A[{i}][{j}] differs from A[{j}][{i}]", param="A")
     A = (A + A.T) / 2
-    least, largest = np.linalg.eigvalsh(A)[[0, -1]]
-    if least <= 4 * d * UNIT * largest:
-        raise InvalidInput(f"A is not positive definite: its smallest eigenvalue is {least / largest:.3g} "
+    smallest, largest = np.linalg.eigvalsh(A)[[0, -1]]
+    if smallest <= 4 * d * UNIT * largest:
+        raise InvalidInput(f"A is not positive definite: its smallest eigenvalue is {smallest / largest:.3g} "
                            "times its largest", param="A")  # fmt: skip
     return A
 
@@ -115,27 +115,27 @@ def check_form(form: Floats, d: int) -> Floats:
 def merge(points: Floats) -> tuple[Ints, Ints]:
     """Return the index of the first of each distinct point, in order, and the distinct point of each point.
 
-    Rows are sorted by a 64-bit hash, which is far faster than by their entries; rows that share one are
+    Rows are sorted by a 64-bit hash, which is far faster than by their entries; rows with the same hash are
     compared in full, and a collision (one in 10^7 clouds of a million points) falls back to the slow sort.
     subtle: the hash multiplies twice by random factors, so that a caller cannot send points that collide.
     """
     bits = np.ascontiguousarray(points).view(np.uint64)
-    odd, last = np.random.default_rng().integers(0, 2**64, (2, bits.shape[1]), np.uint64) | np.uint64(1)
-    mixed = (bits ^ (bits >> np.uint64(29))) * odd
+    factors = np.random.default_rng().integers(0, 2**64, (2, bits.shape[1]), np.uint64) | np.uint64(1)
+    mixed = (bits ^ (bits >> np.uint64(29))) * factors[0]
     mixed ^= mixed >> np.uint64(32)
-    mixed *= last
+    mixed *= factors[1]
     codes = mixed.sum(axis=1, dtype=np.uint64)
-    in_order = np.sort(codes)
-    if (in_order[1:] != in_order[:-1]).all():
+    ascending = np.sort(codes)
+    if (ascending[1:] != ascending[:-1]).all():
         return np.arange(len(points)), np.arange(len(points))
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     if not np.array_equal(bits[first][inverse], bits):
         _, first, inverse = np.unique(bits, axis=0, return_index=True, return_inverse=True)
         inverse = inverse.reshape(-1)
     rank = np.argsort(first)
-    back = np.empty_like(rank)
-    back[rank] = np.arange(len(rank))
-    return first[rank], back[inverse]
+    position = np.empty_like(rank)
+    position[rank] = np.arange(len(rank))
+    return first[rank], position[inverse]
 
 
 def check_finite(array: Floats, param: str) -> None:
@@ -147,7 +147,7 @@ def check_finite(array: Floats, param: str) -> None:
 
 
 def check_size(n: int, d: int, max_points: int, max_dimension: int, param: str = "points") -> None:
-    """Refuse what is over a limit before anything is computed."""
+    """Refuse a cloud over a limit before anything is computed."""
     if n > max_points:
         raise TooLarge(f"{param} has more than {max_points} rows (MAX_POINTS)", param=param)
     if d > max_dimension:

@@ -1,7 +1,7 @@
 """The cloud in exact arithmetic, for the few scores that floating point cannot separate.
 
 A layer moves a token by a rational step towards a rational mean, so a position is an integer vector over one
-denominator per layer. Only tokens in doubt, and those that they have followed, are computed.
+denominator per layer. Only tokens in doubt, and the tokens that they followed, are computed.
 """
 
 import math
@@ -12,8 +12,8 @@ import numpy as np
 
 from service.cloud.points import Cloud, Floats, Ints
 
-MAX_CACHED_BITS = 2**28  # of positions: past this, those of earlier layers are forgotten
-NUMBER_BITS = 500  # of overhead that storing a number takes
+MAX_CACHED_BITS = 2**28  # of positions: beyond it, those of earlier layers are dropped
+NUMBER_BITS = 500  # overhead of a stored number
 
 Vector = list[int]
 Members = Callable[[int, int], Ints]  # (token, layer) -> its argmax set
@@ -22,31 +22,31 @@ Members = Callable[[int, int], Ints]  # (token, layer) -> its argmax set
 class Rational:
     """Positions and argmax sets of a cloud.
 
-    `weights` holds, for every layer that is over, the weights of its sets with several members; it may grow.
+    `weights` holds, for every past layer, the weights of its sets with several members; it may grow.
     """
 
     def __init__(self, cloud: Cloud, alpha: float, members: Members, weights: list[list[int]]) -> None:
         form = cloud.form
         self._cloud = cloud
         self._members = members
-        self._form = None if form is None else [integers(row, finest(form)) for row in form]
-        self._finest = finest(cloud.points)
+        self._form = None if form is None else [to_multiples(row, finest_exponent(form)) for row in form]
+        self._finest = finest_exponent(cloud.points)
         gamma = Fraction(alpha) / (1 + Fraction(alpha))
         self._numerator, self._denominator = gamma.numerator, gamma.denominator
         self._weights = weights
-        self.positions: list[dict[int, Vector]] = [{}]  # of every layer, those that are known
-        self._bits = 0  # that they take
-        self._common: list[int] = []  # for every layer a multiple of all weights of its sets
+        self.positions: list[dict[int, Vector]] = [{}]  # of every layer, the computed ones
+        self._bits = 0  # of all these positions
+        self._common: list[int] = []  # for every layer a common multiple of the weights of its sets
 
-    def best(self, query: int, keys: Ints) -> Ints:
+    def best_keys(self, query: int, keys: Ints) -> Ints:
         """Return the keys with the largest score for a token, at the present layer."""
         return self._best(self._at_present([query])[0], keys)
 
-    def best_of_mean(self, members: Ints, keys: Ints) -> Ints:
+    def best_keys_of_mean(self, members: Ints, keys: Ints) -> Ints:
         """Return the keys with the largest score for the mean of some tokens."""
         return self._best(self._sum(members), keys)
 
-    def rests(self, token: int, members: Ints) -> bool:
+    def is_at_mean(self, token: int, members: Ints) -> bool:
         """Return whether a token is at the mean of some tokens."""
         weight = int(self._cloud.counts[members].sum())
         return [weight * x for x in self._at_present([token])[0]] == self._sum(members)
@@ -62,28 +62,28 @@ class Rational:
         return keys[[score == largest for score in scores]]
 
     def _at_present(self, tokens: list[int]) -> list[Vector]:
-        """Return where tokens are at the present layer, over that layer's denominator."""
+        """Return the positions of tokens at the present layer, over that layer's denominator."""
         for weights in self._weights[len(self._common) :]:
             self._common.append(math.lcm(*weights))
             self.positions.append({})
         present = len(self._common)
         for layer, missing in self._missing(tokens, present):
             for i in missing:
-                known = self.positions[layer][i] = self._position(i, layer)
-                self._bits += sum(NUMBER_BITS + number.bit_length() for number in known)
+                position = self.positions[layer][i] = self._position(i, layer)
+                self._bits += sum(NUMBER_BITS + number.bit_length() for number in position)
             if self._bits > MAX_CACHED_BITS:
                 self._forget(layer - 1)
         return [self.positions[present][i] for i in tokens]
 
     def _missing(self, tokens: list[int], present: int) -> list[tuple[int, set[int]]]:
-        """(layer, tokens) whose positions are needed to know these, earliest layer first."""
+        """Return (layer, tokens) whose positions are needed to compute these, earliest layer first."""
         missing = {i for i in tokens if i not in self.positions[present]}
         layers = [(present, missing)]
         for layer in range(present - 1, -1, -1):
             if not missing:
                 break
-            before = {j for i in missing for j in self._members(i, layer).tolist()} | missing
-            missing = {i for i in before if i not in self.positions[layer]}
+            needed = {j for i in missing for j in self._members(i, layer).tolist()} | missing
+            missing = {i for i in needed if i not in self.positions[layer]}
             layers.append((layer, missing))
         return layers[::-1]
 
@@ -94,15 +94,15 @@ class Rational:
         self._bits = sum(NUMBER_BITS + number.bit_length() for number in numbers)
 
     def _position(self, i: int, layer: int) -> Vector:
-        """z + gamma (c - z) of the layer before, times the growth of the denominator."""
+        """Return z + gamma (c - z) of the previous layer, times the growth of the denominator."""
         if layer == 0:
-            return integers(self._cloud.points[i], self._finest)
+            return to_multiples(self._cloud.points[i], self._finest)
         members = self._members(i, layer - 1)
         weights = [1] if len(members) == 1 else self._cloud.counts[members].tolist()
-        before, common = self.positions[layer - 1], self._common[layer - 1]
-        total = _combine(weights, [before[j] for j in members.tolist()])
-        stay = (self._denominator - self._numerator) * common
-        return _combine([stay, self._numerator * (common // sum(weights))], [before[i], total])
+        previous, common = self.positions[layer - 1], self._common[layer - 1]
+        total = _combine(weights, [previous[j] for j in members.tolist()])
+        own_weight = (self._denominator - self._numerator) * common
+        return _combine([own_weight, self._numerator * (common // sum(weights))], [previous[i], total])
 
 
 def _combine(weights: list[int], vectors: list[Vector]) -> Vector:
@@ -110,23 +110,23 @@ def _combine(weights: list[int], vectors: list[Vector]) -> Vector:
 
 
 def dot(x: Iterable[int], y: Iterable[int]) -> int:
-    """Return the inner product of two vectors of whole numbers."""
+    """Return the inner product of two integer vectors."""
     return sum(a * b for a, b in zip(x, y, strict=True))
 
 
-def longest(numbers: Iterable[int]) -> int:
+def max_bits(numbers: Iterable[int]) -> int:
     """Return the number of bits of the longest number."""
     return max((number.bit_length() for number in numbers), default=0)
 
 
-def finest(numbers: Floats) -> int:
-    """Return an exponent e such that every number is a whole multiple of 2^-e."""
+def finest_exponent(numbers: Floats) -> int:
+    """Return an exponent e such that every number is an integer multiple of 2^-e."""
     return 53 - int(np.frexp(numbers[numbers != 0])[1].min(initial=2000))
 
 
-def integers(numbers: Floats, finest: int) -> Vector:
-    """Numbers as multiples of 2^-finest, exactly."""
+def to_multiples(numbers: Floats, finest: int) -> Vector:
+    """Return the numbers as multiples of 2^-finest, exactly."""
     mantissa, exponent = np.frexp(numbers)
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    integers = np.ldexp(mantissa, 53).astype(np.int64)
     shift = np.where(mantissa == 0, 0, exponent + (finest - 53))
-    return [w << s for w, s in zip(whole.tolist(), shift.tolist(), strict=True)]
+    return [n << s for n, s in zip(integers.tolist(), shift.tolist(), strict=True)]

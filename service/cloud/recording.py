@@ -12,8 +12,8 @@ from service.cloud.points import Cloud, Floats, Ints
 from service.cloud.sets import Ragged
 from service.errors import TooLarge
 
-MAX_SOFTMAX_SCORES = 2**33  # of a whole softmax trajectory: each costs some nanoseconds
-BLOCK_SCORES = 2**22  # softmax scores in memory at once
+MAX_SOFTMAX_SCORES = 2**33  # of a softmax trajectory: each costs some nanoseconds
+BLOCK_SCORES = 2**22  # softmax scores in memory
 
 
 class Trajectory(NamedTuple):
@@ -29,7 +29,7 @@ class SoftmaxRun(NamedTuple):
     temperature: float
     layers: Ints  # [t]
     points: Floats  # [t,n,d]
-    distance: Floats  # [t] from the hardmax run, of the farthest point, in the A-norm
+    distance: Floats  # [t] of the farthest point from its hardmax run, in the A-norm
 
 
 class ArgmaxRecorder:
@@ -41,15 +41,13 @@ class ArgmaxRecorder:
         self._bytes = 0
         self.layers: list[Ragged] = []  # the members of every given point's set
 
-    def keep(self, sets: Ragged) -> None:
+    def record(self, sets: Ragged) -> None:
         """Record the next layer from the sets of its distinct points."""
         members = original_members(self._cloud, sets).take(self._cloud.inverse)
         self._bytes += members.flat.nbytes + members.lengths.nbytes
         if 2 * self._bytes > self._max_bytes:
-            problem = (
-                f"argmax sets of {len(self.layers)} layers need more than {self._max_bytes / 2**30:.1f} GiB"
-            )
-            raise TooLarge(f"{problem}; lower max_layers", param="include")
+            problem = f"argmax sets of {len(self.layers)} layers need more than"
+            raise TooLarge(f"{problem} {self._max_bytes / 2**30:.1f} GiB; lower max_layers", param="include")
         self.layers.append(members)
 
 
@@ -62,24 +60,24 @@ class Recorder:
         self._max_bytes = max_bytes
         self._recorded: list[tuple[int, Floats]] = []
 
-    def keep(self, layer: int, points: Floats) -> None:
+    def record(self, layer: int, points: Floats) -> None:
         """Record a layer if it is due and not recorded yet."""
         if layer % self._every == 0 and (not self._recorded or self._recorded[-1][0] < layer):
             self._recorded.append((layer, points))
             self._check(len(self._recorded))
 
     def trajectory(
-        self, last: int, at: Callable[[int], Floats], on_layer: Callable[[int], None]
+        self, last_layer: int, compute: Callable[[int], Floats], on_layer: Callable[[int], None]
     ) -> Trajectory:
-        """Return the points of all due layers up to `last`; `at` computes those that are not recorded."""
+        """Return the points of all due layers up to the last; `compute` returns those not recorded."""
         layers = [layer for layer, _ in self._recorded]
-        if layers[-1] < last:
-            layers += [*range(layers[-1] + self._every, last, self._every), last]
+        if layers[-1] < last_layer:
+            layers += [*range(layers[-1] + self._every, last_layer, self._every), last_layer]
         self._check(len(layers))
         inverse = self._cloud.inverse
         points = np.empty((len(layers), len(inverse), self._cloud.points.shape[1]))
         for row, layer in enumerate(layers):
-            distinct = self._recorded[row][1] if row < len(self._recorded) else at(layer)
+            distinct = self._recorded[row][1] if row < len(self._recorded) else compute(layer)
             points[row] = self._cloud.restore(distinct)[inverse]
             on_layer(layer)
         return Trajectory(np.array(layers), points)
@@ -98,11 +96,11 @@ def check_trajectory(layers: int, n: int, d: int, max_bytes: int) -> None:
 def run_softmax(
     cloud: Cloud, A: Floats | None, alpha: float, temperature: float, hardmax: Trajectory
 ) -> SoftmaxRun:
-    """Softmax attention on the distinct points, at the layers of the hardmax trajectory.
+    """Run softmax attention on the distinct points, and return the layers of the hardmax trajectory.
 
     x_i <- x_i + gamma (m_i - x_i), with m_i the mean of all x_j weighted by exp(<A x_i, x_j> / temperature).
     """
-    first = np.unique(cloud.inverse, return_index=True)[1]  # of the given points, one for each distinct one
+    first = np.unique(cloud.inverse, return_index=True)[1]  # given point that equals each distinct point
     x = hardmax.points[0][first]
     scores = int(hardmax.layers[-1]) * len(x) ** 2
     if scores > MAX_SOFTMAX_SCORES:

@@ -1,4 +1,4 @@
-"""Argmax sets as arrays: of a layer, with several members, and collected in batches."""
+"""Argmax sets as arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.cloud.points import Bools, Floats, Ints
 from service.errors import TooLarge
 
 EMPTY: Ints = np.empty(0, np.int64)
-MAX_MEMBERS = 2**23  # of all sets of several of a layer
+MAX_MEMBERS = 2**23  # of all sets with several members of a layer
 TOO_MANY_TIES = "too many points tie, or nearly: choose a smaller tie_tolerance, or fewer points"
 
 
@@ -52,9 +52,9 @@ class Ragged(Sequence[Ints]):
         return Ragged(self.flat[concatenated_ranges((self._ends - self.lengths)[rows], lengths)], lengths)
 
     def unique(self) -> tuple[Ints, Ints]:
-        """Return the index of one of each different row, and for every row which of these it equals."""
-        known: dict[bytes, int] = {}
-        group = np.array([known.setdefault(row.tobytes(), len(known)) for row in self], np.int64)
+        """Return the index of each distinct row, and for every row the distinct row that it equals."""
+        groups: dict[bytes, int] = {}
+        group = np.array([groups.setdefault(row.tobytes(), len(groups)) for row in self], np.int64)
         return np.unique(group, return_index=True)[1], group
 
 
@@ -66,8 +66,8 @@ class Sets:
     size: Ints  # [q]
     row: Ints  # [m] the pairs (query, member) of all sets with several members
     member: Ints  # [m]
-    sure: Bools  # [q] whether the set is proved
-    gap: Floats  # [q] with a tie tolerance: best score of a unit query to best outside; inf: not seen
+    proved: Bools  # [q] whether the set is proved
+    gap: Floats  # [q] with a tie tolerance: from a unit query's best score to the best outside, or inf
 
 
 @dataclass(frozen=True)
@@ -89,24 +89,22 @@ class Ties:
     def sets(self) -> Ragged:
         return Ragged(self.member, self.size)
 
-    def take(self, which: Bools) -> Ties:
+    def take(self, mask: Bools) -> Ties:
         """Return some of the ties."""
-        member = np.repeat(which, self.size)
-        return Ties(
-            self.row[which], self.size[which], self.member[member], self.mean[which], self.error_bound[which]
-        )
+        member = self.member[np.repeat(mask, self.size)]
+        return Ties(self.row[mask], self.size[mask], member, self.mean[mask], self.error_bound[mask])
 
     def join(self, other: Ties) -> Ties:
-        """Return both sets of ties, by token."""
+        """Return the ties of both, sorted by token."""
         names = ("row", "size", "member", "mean", "error_bound")
-        both = Ties(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
-        order = np.argsort(both.row)
-        sets = both.sets.take(order)
-        return Ties(both.row[order], sets.lengths, sets.flat, both.mean[order], both.error_bound[order])
+        joint = Ties(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+        order = np.argsort(joint.row)
+        sets = joint.sets.take(order)
+        return Ties(joint.row[order], sets.lengths, sets.flat, joint.mean[order], joint.error_bound[order])
 
 
 def members_of(query: int, first: Ints, row: Ints, sets: Ragged) -> Ints:
-    """Return the argmax set of a query: `sets` are those of the queries `row`, `first` has all others."""
+    """Return the argmax set of a query: `sets` has those of the queries `row`, `first` all others."""
     index = int(np.searchsorted(row, query))
     tied = index < len(row) and row[index] == query
     return sets[index] if tied else first[[query]]
@@ -127,7 +125,7 @@ class ArgmaxSetBuilder:
     def add(self, rows: Ints, sets: Sets) -> None:
         """Add the sets of the queries `rows`."""
         self._first[rows], self._size[rows] = sets.first, sets.size
-        self._sure[rows], self._gap[rows] = sets.sure, sets.gap
+        self._sure[rows], self._gap[rows] = sets.proved, sets.gap
         self._row.append(rows[sets.row])
         self._member.append(sets.member)
         self._count += len(sets.member)
@@ -149,16 +147,16 @@ def range_starts(size: Ints) -> Ints:
 def concatenated_ranges(start: Ints, size: Ints) -> Ints:
     """Return start, start + 1, ..., start + size - 1 of every range, one range after the other."""
     ends = np.cumsum(size)
-    whole: Ints = np.arange(int(ends[-1]) if len(ends) else 0)
-    whole += np.repeat(start - (ends - size), size)
-    return whole
+    ranges: Ints = np.arange(int(ends[-1]) if len(ends) else 0)
+    ranges += np.repeat(start - (ends - size), size)
+    return ranges
 
 
 def split_by_size(size: Ints, max_size: int) -> Iterator[slice]:
     """Yield slices of consecutive ranges that hold at most `max_size` together, or one larger range."""
-    ends, cut = np.cumsum(size), 0
-    while cut < len(size):
-        done = int(ends[cut - 1]) if cut else 0
-        end = max(cut + 1, int(np.searchsorted(ends, done + max_size, side="right")))
-        yield slice(cut, end)
-        cut = end
+    totals, start = np.cumsum(size), 0
+    while start < len(size):
+        total = int(totals[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(totals, total + max_size, side="right")))
+        yield slice(start, stop)
+        start = stop

@@ -1,7 +1,7 @@
-"""The tokens of a cloud at a layer: their argmax sets, as far as they are known, and where they are.
+"""The tokens of a cloud at a layer: their argmax sets and their positions.
 
-A token is settled once its argmax set is proved never to change again (docs/theory.md, section 3). Where it
-will be at any later layer is known then.
+A token is settled once its argmax set is proved never to change again (docs/theory.md, section 3). Its
+positions at all later layers then follow from a formula.
 """
 
 import math
@@ -15,15 +15,15 @@ from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
 from service.cloud.sets import Ragged, Sets, Ties, members_of, range_starts, split_by_size
 
 
-class Located(NamedTuple):
-    """Positions, and a bound on how far rounding may have moved each."""
+class Positions(NamedTuple):
+    """Positions, and bounds on their rounding errors."""
 
     x: Floats  # [n,d] relative to the middle of the cloud
     error_bound: Floats  # [n]
 
-    def take(self, rows: Ints | Bools) -> "Located":
+    def take(self, rows: Ints | Bools) -> "Positions":
         """Return some of the positions."""
-        return Located(self.x[rows], self.error_bound[rows])
+        return Positions(self.x[rows], self.error_bound[rows])
 
 
 class Tokens:
@@ -33,19 +33,19 @@ class Tokens:
         n, d = cloud.points.shape
         self.cloud = cloud
         self.layer = 0
-        self.since: Ints = np.full(n, -1)  # the layer at which a token began to lead, or -1
+        self.leader_since: Ints = np.full(n, -1)  # the first layer at which a token is a leader, or -1
         self.settled: Ints = np.full(n, -1)  # the layer at which its set became final, or -1
-        self.fixed: Bools = np.zeros(n, np.bool_)  # leaders, and tokens that rest between fixed ones for ever
+        self.fixed: Bools = np.zeros(n, np.bool_)  # leaders, and tokens that stay at a mean of fixed ones
         self.first: Ints = np.arange(n)  # the first member of every set
         self.ties = Ties.empty(d)  # the sets with several members
         self.distance = math.inf  # of the farthest token from the mean over its set, relative to the longest
         self.frame = Frame(cloud.points, cloud.form)
         self.longest = float(self.frame.lengths(cloud.points).max())
         self.alpha = alpha
-        self.start = Located(*self.frame.centred(cloud.points))  # of settled ones: where they settled
-        self.now = self.start  # the same, with settled ones on their way
-        self._aim = self.now  # the means that tokens which are not settled move to
-        self._far = 0.0  # the greatest distance of a settled token from its limit
+        self.start = Positions(*self.frame.centred(cloud.points))  # of settled tokens: where they settled
+        self.now = self.start  # all tokens at this layer
+        self._unsettled_targets = self.now
+        self._settled_distance = 0.0  # the greatest distance of a settled token from its limit
 
     @property
     def certified(self) -> bool:
@@ -69,7 +69,7 @@ class Tokens:
         return members_of(token, self.first, self.ties.row, self.ties.sets) if settled else None
 
     def mean_of_ties(self, rows: Ints, sets: Sets) -> Ties:
-        """Return those of the sets of `rows` that have several members, with the means over them."""
+        """Return the sets with several members, of the tokens `rows`, with the means over them."""
         several = np.flatnonzero(sets.size > 1)
         all_sizes, first = sets.size[several], range_starts(sets.size[several])
         mean, error_bound = np.empty((len(several), self.now.x.shape[1])), np.empty(len(several))
@@ -101,13 +101,13 @@ class Tokens:
         return self._original(self.targets(rows).x, np.where(single, self.first[rows], -1))
 
     def _original(self, centred: Floats, token: Ints) -> Floats:
-        """Points of the cloud from centred ones; leaders of the first layer to the bit as they were given."""
+        """Return points in the cloud's coordinates; leaders of the first layer are exactly as given."""
         points = centred + self.frame.middle
-        still = (token >= 0) & (self.since[token] == 0)
-        points[still] = self.cloud.points[token[still]]
+        is_given = (token >= 0) & (self.leader_since[token] == 0)
+        points[is_given] = self.cloud.points[token[is_given]]
         return points
 
-    def targets(self, rows: Ints) -> Located:
+    def targets(self, rows: Ints) -> Positions:
         """Return the mean over the argmax set of each of these tokens."""
         target, error_bound = self.now.take(self.first[rows])
         if len(self.ties.row):
@@ -115,7 +115,7 @@ class Tokens:
             tied = self.ties.row[index] == rows
             target[tied] = self.ties.mean[index[tied]]
             error_bound[tied] = self.ties.error_bound[index[tied]]
-        return Located(target, error_bound)
+        return Positions(target, error_bound)
 
     def keys(self) -> Vectors:
         """Return all tokens as keys."""
@@ -128,36 +128,36 @@ class Tokens:
     # --- motion
 
     def measure(self, rows: Ints, settled: Bools) -> None:
-        """Note where the tokens `rows` move to, and how far the farthest is from the mean over its set."""
+        """Store the targets of the tokens `rows`, and the largest distance of a token from its target."""
         target = self.targets(rows)
-        self._aim = target.take(~settled)
+        self._unsettled_targets = target.take(~settled)
         distance = self.frame.lengths(target.x - self.now.x[rows])
-        self._far = max(self._far, float(distance[settled].max(initial=0.0)))
-        self.distance = max(self._far, float(distance.max(initial=0.0))) / self.longest
+        self._settled_distance = max(self._settled_distance, float(distance[settled].max(initial=0.0)))
+        self.distance = max(self._settled_distance, float(distance.max(initial=0.0))) / self.longest
 
     def step(self) -> None:
         """Move every token that is not settled by one layer."""
         rows = np.flatnonzero(self.settled < 0)
         gamma = self.alpha / (1 + self.alpha)
         x, error_bound = self.start
-        before = x[rows]
-        sizes = self.frame.sizes(np.abs(before) + np.abs(self._aim.x))
-        x[rows] = before + gamma * (self._aim.x - before)
-        moved = (1 - gamma) * error_bound[rows] + gamma * self._aim.error_bound
-        error_bound[rows] = moved + 8 * UNIT * sizes
-        self._far /= 1 + self.alpha
+        previous = x[rows]
+        sizes = self.frame.sizes(np.abs(previous) + np.abs(self._unsettled_targets.x))
+        x[rows] = previous + gamma * (self._unsettled_targets.x - previous)
+        propagated = (1 - gamma) * error_bound[rows] + gamma * self._unsettled_targets.error_bound
+        error_bound[rows] = propagated + 8 * UNIT * sizes
+        self._settled_distance /= 1 + self.alpha
         self.layer += 1
         self.now = self._at(self.layer)
 
-    def _at(self, layer: int) -> Located:
-        """Positions at this layer: settled tokens are on their way."""
+    def _at(self, layer: int) -> Positions:
+        """Return the positions at this layer, at which settled tokens have moved on."""
         followers = np.flatnonzero((self.settled >= 0) & (self.settled < layer) & ~self.fixed)
         if not len(followers):
             return self.start
         target = self.targets(followers)
-        left = np.exp((self.settled[followers] - layer) * math.log1p(self.alpha))
+        share = np.exp((self.settled[followers] - layer) * math.log1p(self.alpha))
         x, error_bound = self.start.x.copy(), self.start.error_bound.copy()
         sizes = self.frame.sizes(np.abs(target.x) + np.abs(x[followers]))
-        x[followers] = target.x + left[:, None] * (x[followers] - target.x)
-        error_bound[followers] = left * error_bound[followers] + target.error_bound + 20 * UNIT * sizes
-        return Located(x, error_bound)
+        x[followers] = target.x + share[:, None] * (x[followers] - target.x)
+        error_bound[followers] = share * error_bound[followers] + target.error_bound + 20 * UNIT * sizes
+        return Positions(x, error_bound)

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from service.cloud import cones
 from service.cloud.attention import Attention
-from service.cloud.candidates import at_once, by_length
+from service.cloud.candidates import score_all_pairs, screen_keys
 from service.cloud.cones import CandidateBatch, ConeSearch
 from service.cloud.coordinates import Frame, slack_of
 from service.cloud.points import Cloud
@@ -83,8 +83,8 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: st
     needed = score >= score.max(axis=1, keepdims=True) - wide
     rows = np.arange(len(Z))
     ways = {
-        "at_once": at_once(queries.x, keys.x, slack),
-        "by_length": by_length(bundled().session, rows, queries.x, keys.x, slack),
+        "score_all_pairs": score_all_pairs(queries.x, keys.x, slack),
+        "screen_keys": screen_keys(bundled().session, rows, queries.x, keys.x, slack),
     }
     if d <= 3:
         ways["by direction"] = ConeSearch(queries.x, keys.x, slack).batches()
@@ -119,7 +119,7 @@ def test_exact_ties_at_the_edges_of_cones_are_kept_at_every_depth(level: int, d:
         keys = np.array([np.full(d, 2.0) + across, np.full(d, 2.0) - across])
         bits = [(place >> level - 1 - bit) & 1 for bit in range(level)]
         cell = int("".join(str(each) for row in bits for each in row), 2)
-        assert cones.cones(u[None], np.ones(1), level).tolist() == [cell]
+        assert cones.cone_codes(u[None], np.ones(1), level).tolist() == [cell]
         kept, count = cones._prune(np.array([cell]), np.arange(2), np.array([2]), keys, level, 1e-14)
         assert (kept.tolist(), count.tolist()) == ([0, 1], [2])
 

@@ -63,7 +63,7 @@ def test_candidates_come_in_pieces_however_many_are_near(monkeypatch: pytest.Mon
     monkeypatch.setattr(candidates, "PAIRS_PER_BATCH", 5_000)
     rows, y = np.arange(600), np.random.default_rng(0).normal(size=(600, 5))
     slack = np.full(600, 100.0)  # everybody is near
-    found = list(candidates.by_length(bundled().session, rows, y, y, slack))
+    found = list(candidates.screen_keys(bundled().session, rows, y, y, slack))
     assert max(len(pairs.key) for _, pairs in found) <= 5_000 + 600
     assert sum(len(pairs.key) for _, pairs in found) == 600 * 600
     assert sorted(np.concatenate([rows for rows, _ in found])) == list(range(600))

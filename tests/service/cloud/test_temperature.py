@@ -5,7 +5,7 @@ import pytest
 from clouds import EMERGING, SQUARE, TRIANGLE, UNCERTIFIED, Floats, random_form, run
 
 from model_export.attention import reference
-from service.cloud.margin import MAX_SOFTMAX_DISTANCE, LayerGap, apart, largest_temperature
+from service.cloud.margin import MAX_SOFTMAX_DISTANCE, LayerGap, largest_temperature, max_drift
 
 rng = np.random.default_rng(7)
 STILL = np.array([(1.0, 0.2), (-0.9, 0.5), (0.1, -1.0)])  # certified at layer 0
@@ -75,8 +75,8 @@ def test_temperature_is_claimed_only_with_a_proof() -> None:
 def test_largest_temperature_is_where_the_bound_ends_and_all_lower_ones_are_within() -> None:
     gaps = [LayerGap(0.3, False), LayerGap(0.2, True), LayerGap(0.25, False)]
     T = largest_temperature(gaps, 1.0, 100)
-    assert apart(T, gaps, 1.0, 100) <= MAX_SOFTMAX_DISTANCE < apart(1.001 * T, gaps, 1.0, 100)
-    lower = [apart(T * share, gaps, 1.0, 100) for share in np.linspace(0.05, 1, 50)]
+    assert max_drift(T, gaps, 1.0, 100) <= MAX_SOFTMAX_DISTANCE < max_drift(1.001 * T, gaps, 1.0, 100)
+    lower = [max_drift(T * share, gaps, 1.0, 100) for share in np.linspace(0.05, 1, 50)]
     assert lower == sorted(lower)
     assert largest_temperature([LayerGap(0.0, False)], 1.0, 100) is None
 
@@ -105,7 +105,8 @@ def test_float64_is_denied_where_ties_amplify_rounding() -> None:
     gaps = [LayerGap(0.01, True)] * 73
     T = largest_temperature(gaps, 0.01, 46)
     assert T is not None
-    assert apart(T, gaps, 0.01, 46) <= MAX_SOFTMAX_DISTANCE < apart(T, gaps, 0.01, 46, rounding=2.0**-53)
+    exact, rounded = max_drift(T, gaps, 0.01, 46), max_drift(T, gaps, 0.01, 46, rounding=2.0**-53)
+    assert exact <= MAX_SOFTMAX_DISTANCE < rounded
     assert run(TRIANGLE, alpha=0.5, include=frozenset({"temperature"})).temperature.float64
     assert run(SQUARE, include=frozenset({"temperature"})).temperature.float64
 
