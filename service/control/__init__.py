@@ -1,1 +1,1 @@
-"""The matrix that chooses the leaders of a cloud, with the proof that it does or that none can."""
+"""Find a matrix under which chosen points lead, and prove that it works or that none exists."""

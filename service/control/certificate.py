@@ -1,7 +1,7 @@
 """Proofs in exact arithmetic about leader constraints: docs/control.md has both arguments.
 
 `verify_feasible` decides whether a form A satisfies them, `verify_infeasible` whether weights prove that no
-form does. Both are found elsewhere, in floating point, and are answered only if they are proved here.
+form does. Forms and weights are found in floating point, and are answered only if they are proved here.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from math import gcd, isqrt
 
 import numpy as np
 
-from service.cloud.points import UNIT, Floats, Ints, to_one
+from service.cloud.points import UNIT, Floats, Ints, scale_to_one
 from service.cloud.rational import dot
 from service.control.constraints import GapConstraints, LeaderConstraints, normalize
 from service.control.deadline import NO_DEADLINE, Deadline
 from service.control.elimination import Row, is_definite, is_semidefinite, subtract, to_integers
 from service.control.weights import balance_weights, simplify_weights
 
-MAX_DOUBTFUL_GAPS = 10_000  # gaps that are decided one by one
-MAX_EXACT_MARGINS = 256  # pairs whose margins are computed one by one
-WEIGHT_FLOORS = (1e-9, 1e-5, 1e-2)  # relative to the largest: smaller weights are taken for rounding
+MAX_DOUBTFUL_GAPS = 10_000  # gaps that are computed in integers
+MAX_EXACT_MARGINS = 256  # pairs whose margins are computed in integers
+WEIGHT_FLOORS = (1e-9, 1e-5, 1e-2)  # relative to the largest: smaller weights count as rounding errors
 
 
 def verify_feasible(constraints: LeaderConstraints, A: Floats) -> bool:
@@ -30,44 +30,44 @@ def verify_feasible(constraints: LeaderConstraints, A: Floats) -> bool:
     """
     if not np.isfinite(A).all() or not is_definite(A):
         return False
-    points, form, left = constraints.points, to_integers(A), MAX_DOUBTFUL_GAPS
+    points, form, n_doubtful = constraints.points, to_integers(A), 0
     for leader, tokens in constraints.groups():
         gap, error = _gaps(points, tokens, leader, A)
         row, rival = np.nonzero((gap <= error) & ~constraints.is_twin(leader))
-        left -= len(row)
-        if left < 0 or (gap[row, rival] < -error[row, rival]).any():
+        n_doubtful += len(row)
+        if n_doubtful > MAX_DOUBTFUL_GAPS or (gap[row, rival] < -error[row, rival]).any():
             return False
-        for token, other in zip(tokens[row].tolist(), rival.tolist(), strict=True):
-            exact_gap, _ = _exact_gap(to_integers(points[[token, leader, other]]), form)
+        for token, j in zip(tokens[row].tolist(), rival.tolist(), strict=True):
+            exact_gap, _ = _exact_gap(to_integers(points[[token, leader, j]]), form)
             if exact_gap <= 0:
                 return False
     return True
 
 
 def _gaps(points: Floats, tokens: Ints, leader: int, A: Floats) -> tuple[Floats, Floats]:
-    """<A z_i, z_leader - z_j> for some tokens i and all j, and bounds of their rounding errors.
+    """Return <A z_i, z_leader - z_j> for some tokens i and all j, and bounds of their rounding errors.
 
     Points and A are scaled by powers of two, their largest entries to about 1.
     """
-    z, A = to_one(points), to_one(A)
-    own = z[tokens]
-    gap = (own @ A) @ (z[leader] - z).T
-    sizes = (np.abs(own) @ np.abs(A)) @ (np.abs(z[leader]) + np.abs(z)).T
+    z, A = scale_to_one(points), scale_to_one(A)
+    z_tokens = z[tokens]
+    gap = (z_tokens @ A) @ (z[leader] - z).T
+    sizes = (np.abs(z_tokens) @ np.abs(A)) @ (np.abs(z[leader]) + np.abs(z)).T
     return gap, 4 * (z.shape[1] + 4) * UNIT * sizes + 1e-290
 
 
 def _exact_gap(rows: list[Row], form: list[Row]) -> tuple[int, int]:
-    """<A z, z_leader - z_rival> and <A z, z> of the rows z, z_leader, z_rival, in integers."""
-    own, best, other = rows
-    image = [dot(line, own) for line in form]
-    return dot(image, subtract(best, other)), dot(image, own)
+    """Return <A z, z_leader - z_rival> and <A z, z> of the rows z, z_leader, z_rival, in integers."""
+    z, z_leader, z_rival = rows
+    image = [dot(row, z) for row in form]
+    return dot(image, subtract(z_leader, z_rival)), dot(image, z)
 
 
 def compute_margin(constraints: LeaderConstraints, A: Floats) -> float | None:
     """Return the smallest gap relative to |z_i|_A max |z|_A, rounded down; None where there are no rivals.
 
-    Floating point leaves few pairs that may have it. They are computed in integers, MAX_EXACT_MARGINS of them
-    at most: if more are left, the smallest lower bound of the others is the answer where it is less.
+    The pairs with the smallest bounds, MAX_EXACT_MARGINS at most, are computed in integers. If there are more
+    pairs, the smallest lower bound of the others is the answer where it is less.
     """
     squares, errors = _squares(constraints.points, A)
     bounds, pairs = _smallest_bounds(constraints, A, np.sqrt(squares + errors))
@@ -75,15 +75,15 @@ def compute_margin(constraints: LeaderConstraints, A: Floats) -> float | None:
         return None
     candidates = np.flatnonzero(squares + errors >= (squares - errors).max())
     candidates = candidates[np.unique(constraints.point_id[candidates], return_index=True)[1]]
-    least = _smallest_exact(constraints.points, candidates, bounds, pairs, A)
+    smallest = _smallest_exact(constraints.points, candidates, bounds, pairs, A)
     if len(pairs) > MAX_EXACT_MARGINS:
-        least = max(0.0, min(least, float(bounds[MAX_EXACT_MARGINS])))
-    return least
+        smallest = max(0.0, min(smallest, float(bounds[MAX_EXACT_MARGINS])))
+    return smallest
 
 
 def _squares(points: Floats, A: Floats) -> tuple[Floats, Floats]:
-    """<A z_i, z_i> of all points, scaled as in `_gaps`, and bounds of their rounding errors."""
-    z, A = to_one(points), to_one(A)
+    """Return <A z_i, z_i> of all points, scaled as in `_gaps`, and bounds of their rounding errors."""
+    z, A = scale_to_one(points), scale_to_one(A)
     sizes = ((np.abs(z) @ np.abs(A)) * np.abs(z)).sum(axis=1)
     return ((z @ A) * z).sum(axis=1), 4 * (z.shape[1] + 4) * UNIT * sizes + 1e-290
 
@@ -91,36 +91,37 @@ def _squares(points: Floats, A: Floats) -> tuple[Floats, Floats]:
 def _smallest_bounds(
     constraints: LeaderConstraints, A: Floats, lengths: Floats
 ) -> tuple[Floats, GapConstraints]:
-    """Lower bounds of margins: the MAX_EXACT_MARGINS + 1 smallest, ascending, and their pairs."""
-    least, pairs = np.empty(0), GapConstraints.empty()
+    """Return the MAX_EXACT_MARGINS + 1 smallest lower bounds of margins, ascending, and their pairs."""
+    bounds, pairs = np.empty(0), GapConstraints.empty()
     for leader, tokens in constraints.groups():
         gap, error = _gaps(constraints.points, tokens, leader, A)
         bound = (gap - error) / (lengths[tokens, None] * lengths.max() * (1 + 16 * UNIT))
         row, rival = np.nonzero(np.broadcast_to(~constraints.is_twin(leader), bound.shape))
         group = GapConstraints(tokens[row], np.full(len(row), leader), rival)
-        least, pairs = np.concatenate([least, bound[row, rival]]), GapConstraints.concatenate([pairs, group])
-        order = np.argsort(least, kind="stable")[: MAX_EXACT_MARGINS + 1]
-        least, pairs = least[order], pairs[order]
-    return least, pairs
+        bounds = np.concatenate([bounds, bound[row, rival]])
+        pairs = GapConstraints.concatenate([pairs, group])
+        order = np.argsort(bounds, kind="stable")[: MAX_EXACT_MARGINS + 1]
+        bounds, pairs = bounds[order], pairs[order]
+    return bounds, pairs
 
 
 def _smallest_exact(
     points: Floats, longest_tokens: Ints, bounds: Floats, pairs: GapConstraints, A: Floats
 ) -> float:
-    """The smallest margin of the first MAX_EXACT_MARGINS pairs. The longest is one of `longest_tokens`."""
+    """Return the smallest margin of MAX_EXACT_MARGINS pairs. The longest token is in `longest_tokens`."""
     columns = [longest_tokens, pairs.token, pairs.leader, pairs.rival]
     used, inverse = np.unique(np.concatenate(columns), return_inverse=True)
     exact, form = to_integers(points[used]), to_integers(A)
     triples = inverse[len(longest_tokens) :].reshape(3, -1).T.tolist()
-    largest, least = 0, math.inf
+    largest, smallest = 0, math.inf
     for i in inverse[: len(longest_tokens)].tolist():
         largest = max(largest, _exact_gap([exact[i]] * 3, form)[1])
     for bound, triple in zip(bounds.tolist(), triples[:MAX_EXACT_MARGINS], strict=False):
-        if bound >= least:
+        if bound >= smallest:
             break
         gap, square = _exact_gap([exact[i] for i in triple], form)
-        least = min(least, _root_below(gap * gap, square * largest))
-    return least
+        smallest = min(smallest, _root_below(gap * gap, square * largest))
+    return smallest
 
 
 def _root_below(numerator: int, denominator: int) -> float:
@@ -134,10 +135,10 @@ def _root_below(numerator: int, denominator: int) -> float:
 def verify_infeasible(
     points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline = NO_DEADLINE
 ) -> Row | None:
-    """Return whole numbers w_k >= 0, near these weights, which prove that no A > 0 makes all gaps positive.
+    """Return integers w_k >= 0, near these weights, which prove that no A > 0 makes all gaps positive.
 
     They do if the symmetric part of sum w_k z_token (z_leader - z_rival)' is negative semidefinite. None if
-    none were found.
+    no such integers were found.
     """
     used, inverse = np.unique([gaps.token, gaps.leader, gaps.rival], return_inverse=True)
     points, gaps = points[used], GapConstraints(*inverse.reshape(3, -1))
@@ -145,21 +146,21 @@ def verify_infeasible(
     attempts = [(balance_weights, floor) for floor in WEIGHT_FLOORS] + [(simplify_weights, WEIGHT_FLOORS[-1])]
     for attempt, floor in attempts:
         heavy = np.flatnonzero(size > floor * size.max())
-        found = attempt(points, gaps[heavy], weights[heavy], deadline)
-        if found is None or min(found) < 0 or not any(found):
+        integers = attempt(points, gaps[heavy], weights[heavy], deadline)
+        if integers is None or min(integers) < 0 or not any(integers):
             continue
-        negative = _combine(points, gaps[heavy], [-w for w in found])
+        negative = _combine(points, gaps[heavy], [-w for w in integers])
         if is_semidefinite(negative, deadline):
-            common, whole = gcd(*found), [0] * len(gaps)
-            for k, w in zip(heavy.tolist(), found, strict=True):
-                whole[k] = w // common
-            return whole
+            divisor, proof = gcd(*integers), [0] * len(gaps)
+            for k, w in zip(heavy.tolist(), integers, strict=True):
+                proof[k] = w // divisor
+            return proof
     return None
 
 
 def _sizes(points: Floats, gaps: GapConstraints, weights: Floats) -> Floats:
-    """Return how large w_k z_token (z_leader - z_rival)' is, relative to each other."""
-    z = to_one(points)
+    """Return the sizes of the matrices w_k z_token (z_leader - z_rival)', up to a common factor."""
+    z = scale_to_one(points)
     _, q, q_exponent = normalize(z[gaps.token])
     _, v, v_exponent = normalize(z[gaps.leader] - z[gaps.rival])
     exponent = q_exponent + v_exponent
@@ -168,7 +169,7 @@ def _sizes(points: Floats, gaps: GapConstraints, weights: Floats) -> Floats:
 
 
 def _combine(points: Floats, gaps: GapConstraints, weights: Row) -> list[Row]:
-    """sum of weights_k (q_k v_k' + v_k q_k') with q = z_token and v = z_leader - z_rival, in integers."""
+    """Return sum of weights_k (q_k v_k' + v_k q_k'), q = z_token and v = z_leader - z_rival, in integers."""
     exact, d = to_integers(points), points.shape[1]
     total = [[0] * d for _ in range(d)]
     columns = (gaps.token.tolist(), gaps.leader.tolist(), gaps.rival.tolist())

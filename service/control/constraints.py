@@ -1,4 +1,4 @@
-"""Which token is to end at which leader, and the inequalities that say so."""
+"""The requested leader of each token, and the inequalities that make the token end there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.cloud.points import Bools, Floats, Ints, merge
 from service.errors import InvalidInput, TooLarge
 
 MAX_GAPS_AT_ONCE = 1 << 20  # in memory
-MAX_CONTROL_DIMENSION = 64  # exact elimination takes a second there, and time grows with the fifth power
+MAX_CONTROL_DIMENSION = 64  # where elimination takes a second; time grows with the fifth power
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class GapConstraints:
 
 @dataclass(frozen=True)
 class LeaderConstraints:
-    """<A z_i, z_l(i) - z_j> > 0 for each of some tokens i and every j that does not equal its leader l(i)."""
+    """<A z_i, z_l(i) - z_j> > 0 for these tokens i, their leaders l(i), and every z_j other than z_l(i)."""
 
     points: Floats
     point_id: Ints  # the same for identical points
     token: Ints
-    leader: Ints  # of each of these tokens
+    leader: Ints  # of each token
 
-    def only(self, token: int) -> LeaderConstraints:
+    def select_token(self, token: int) -> LeaderConstraints:
         """Return the constraints on one token."""
         rows = self.token == token
         return replace(self, token=self.token[rows], leader=self.leader[rows])
@@ -65,7 +65,7 @@ class LeaderConstraints:
         return equal
 
     def groups(self) -> Iterator[tuple[int, Ints]]:
-        """Yield (leader, its tokens), so few tokens at once that their gaps to all rivals fit."""
+        """Yield (leader, its tokens), as many tokens at once as their gaps to all rivals fit in memory."""
         order = np.argsort(self.leader, kind="stable")
         first = np.flatnonzero(np.diff(self.leader[order], prepend=-1))
         size = max(1, MAX_GAPS_AT_ONCE // len(self.points))
@@ -84,19 +84,19 @@ def build_constraints(
         problem = f"points have {points.shape[1]} numbers; control takes {MAX_CONTROL_DIMENSION}"
         raise TooLarge(problem, param="points")
     param = "leaders" if assignment is None else "assignment"
-    wanted = dict(assignment) if assignment is not None else {leader: leader for leader in leaders or ()}
-    if not wanted:
+    leader_of = dict(assignment) if assignment is not None else {leader: leader for leader in leaders or ()}
+    if not leader_of:
         raise InvalidInput(f"{param} asks for nothing", param=param)
-    for index in (*wanted, *wanted.values()):
+    for index in (*leader_of, *leader_of.values()):
         if not 0 <= index < len(points):
             raise InvalidInput(f"{param} names point {index} of {len(points)}", param=param)
-    for leader in set(wanted.values()):
-        if wanted.setdefault(leader, leader) != leader:
-            problem = f"point {leader} cannot lead, as assignment asks, and follow point {wanted[leader]}"
+    for leader in set(leader_of.values()):
+        if leader_of.setdefault(leader, leader) != leader:
+            problem = f"point {leader} cannot lead, as assignment asks, and follow point {leader_of[leader]}"
             raise InvalidInput(problem, param=param)
-    tokens = sorted(wanted)
-    leader_of = np.array([wanted[token] for token in tokens])
-    return LeaderConstraints(points, merge(points)[1], np.array(tokens), leader_of)
+    tokens = np.array(sorted(leader_of))
+    token_leaders = np.array([leader_of[token] for token in tokens.tolist()])
+    return LeaderConstraints(points, merge(points)[1], tokens, token_leaders)
 
 
 def normalize(vectors: Floats) -> tuple[Floats, Floats, Ints]:

@@ -1,4 +1,4 @@
-"""A moment at which a search or a proof is given up."""
+"""The time at which a search or a proof ends."""
 
 import math
 import time

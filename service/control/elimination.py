@@ -8,17 +8,17 @@ import numpy as np
 
 from service.cloud import rational
 from service.cloud.points import UNIT, Floats, Ints
-from service.cloud.rational import longest
+from service.cloud.rational import max_bits
 from service.control.deadline import NO_DEADLINE, Deadline
 
 Row = list[int]
 
-RANK_TOLERANCE = 1e-9  # of the longest row: what is left of a row in the span of others
+RANK_TOLERANCE = 1e-9  # of the longest row: a shorter remainder of a row is in the span of others
 
 
 def to_integers(x: Floats) -> list[Row]:
     """Return the rows as integers, all times one power of two."""
-    flat, d = rational.integers(x.ravel(), rational.finest(x)), x.shape[1]
+    flat, d = rational.to_multiples(x.ravel(), rational.finest_exponent(x)), x.shape[1]
     return [flat[start : start + d] for start in range(0, len(flat), d)]
 
 
@@ -30,11 +30,11 @@ def subtract(x: Row, y: Row) -> Row:
 def is_definite(A: Floats) -> bool:
     """Return whether A is positive definite: by floating point with a bound of its rounding, or in integers.
 
-    Cholesky of a matrix B runs to its end only if B + c I > 0, with c = (d + 2) UNIT trace B (Rump, 2006).
+    Cholesky of a matrix B succeeds only if B + c I > 0, with c = (d + 2) UNIT trace B (Rump, 2006).
     """
     n = len(A)
     scale = np.ldexp(1.0, -(np.frexp(np.abs(np.diag(A)) + 1e-300)[1] // 2))
-    B = A * scale * scale[:, None]  # exact: scales are powers of two; what underflows is far below c
+    B = A * scale * scale[:, None]  # exact, except for underflow far below c
     with np.errstate(all="ignore"):
         try:
             if np.isfinite(np.linalg.cholesky(B - 3 * (n + 3) * UNIT * float(np.trace(B)) * np.eye(n))).all():
@@ -77,22 +77,22 @@ def solve(system: list[Row], deadline: Deadline = NO_DEADLINE) -> tuple[list[Row
     return [row[n:] for row in work], divisor
 
 
-def _eliminate(row: Row, factor: int, by: Row, pivot: int, divisor: int) -> Row:
+def _eliminate(row: Row, factor: int, pivot_row: Row, pivot: int, divisor: int) -> Row:
     """Return (row * pivot - factor * by) / divisor, which has no remainder (Bareiss)."""
-    return [(x * pivot - factor * y) // divisor for x, y in zip(row, by, strict=True)]
+    return [(x * pivot - factor * y) // divisor for x, y in zip(row, pivot_row, strict=True)]
 
 
 def solve_near(equations: list[Row], start: Row, deadline: Deadline = NO_DEADLINE) -> tuple[Row, int] | None:
-    """Return w with sum_k w_k equations_k = 0 near scale * start, and the scale; None if rank is in doubt."""
+    """Return w near scale * start with sum_k w_k equations_k = 0, and the scale; None if rank is in doubt."""
     scaled = [[e * w for e in row] for row, w in zip(equations, start, strict=True)]
     matrix = _to_floats(scaled)  # [k, e]
     basis = independent_rows(matrix).tolist()
     rows = independent_rows(matrix[basis].T).tolist()
     if len(rows) < len(basis):
         return None
-    others = sorted(set(range(len(start))) - set(basis))
+    free = sorted(set(range(len(start))) - set(basis))
     deadline.check()
-    system = [[*(equations[k][e] for k in basis), -sum(scaled[k][e] for k in others)] for e in rows]
+    system = [[*(equations[k][e] for k in basis), -sum(scaled[k][e] for k in free)] for e in rows]
     solution, scale = solve(system, deadline)
     sign = 1 if scale > 0 else -1
     weights = [abs(scale) * w for w in start]
@@ -103,21 +103,21 @@ def solve_near(equations: list[Row], start: Row, deadline: Deadline = NO_DEADLIN
 
 def independent_rows(rows: Floats) -> Ints:
     """Return rows that span the others, largest first: Gram-Schmidt with pivots. No proof depends on it."""
-    rest, basis = rows.copy(), []
-    least = RANK_TOLERANCE * max(1e-300, float(np.linalg.norm(rest, axis=1).max(initial=0)))
+    remainders, basis = rows.copy(), []
+    min_length = RANK_TOLERANCE * max(1e-300, float(np.linalg.norm(remainders, axis=1).max(initial=0)))
     for _ in range(min(rows.shape)):
-        lengths = np.linalg.norm(rest, axis=1)
+        lengths = np.linalg.norm(remainders, axis=1)
         best = int(lengths.argmax())
-        if lengths[best] <= least:
+        if lengths[best] <= min_length:
             break
         basis.append(best)
-        direction = rest[best] / lengths[best]
-        rest -= np.outer(rest @ direction, direction)
+        direction = remainders[best] / lengths[best]
+        remainders -= np.outer(remainders @ direction, direction)
     return np.array(basis, np.int64)
 
 
 def _to_floats(x: list[Row]) -> Floats:
     """Return the integers as floats, divided by a power of two so that all are below one."""
-    bits = longest(chain(*x))
+    bits = max_bits(chain(*x))
     shift = max(0, bits - 900)
     return np.array([[float(value >> shift) for value in row] for row in x]) / 2.0 ** (bits - shift)

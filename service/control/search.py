@@ -1,9 +1,9 @@
 """Search for a form A under which chosen tokens lead: the semidefinite program of docs/control.md.
 
 Token i ends at leader l(i), from layer 0 on and for ever, if <A z_i, z_l(i) - z_j> > 0 for all other j. That
-is linear in A. The form whose smallest such gap is largest is sought in floating point; constraints are added
-as they are violated. An answer is proved in exact arithmetic (certificate.py): this form satisfies the
-constraints, or none does. What cannot be proved is undecided.
+is linear in A. The search for the form whose smallest such gap is largest uses floating point, and adds
+constraints as they are violated. Exact arithmetic (certificate.py) then proves that this form satisfies the
+constraints, or that none does. Without a proof the answer is undecided.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from service.control.deadline import Deadline
 from service.control.semidefinite import Iterate
 from service.errors import DeadlineExceeded, InvalidInput
 
-SUFFICIENT_SHARE = 0.9  # of the largest gap among some pairs: a form with more of it is closer to singular
-ROUND_SHARES = [0.81] * 5 + [0.5]  # of the largest gap of all, to end a round: the first five, later ones
+SUFFICIENT_SHARE = 0.9  # of the largest gap of a round; forms with more are closer to singular
+ROUND_SHARES = [0.81] * 5 + [0.5]  # of the bound on all gaps: a round that reaches it is the last one
 PAIRS_PER_ROUND = 256
 RIVALS_PER_TOKEN = 8
-PROOF_GAPS = (1e-7, 1e-10, 1e-13)  # between gap and bound, when a proof of infeasibility is tried
+PROOF_GAPS = (1e-7, 1e-10, 1e-13)  # between gap and bound, at which infeasibility may be proved
 MAX_PROOF_S = 10.0
 PRECISION_NOTE = "A is proved, but a run in double precision cannot follow it: gaps are as small as rounding"
 PROOF_NOTE = "neither an A nor its impossibility is proved: the proof takes too long"
@@ -44,9 +44,9 @@ class ControlResult:
 
     feasible: bool | None
     A: Floats | None = None
-    margin: float | None = None  # smallest (best score - runner-up) of a wanted token, relative to A-norms
+    margin: float | None = None  # smallest (best score - runner-up) of these tokens, relative to A-norms
     bound: float | None = None  # no A reaches a larger gap, in the units of docs/control.md
-    worst_pair: tuple[int, int, int] | None = None  # (token, its wanted leader, the rival in its way)
+    worst_pair: tuple[int, int, int] | None = None  # (token, its leader, the rival with the smallest gap)
     certificate: list[tuple[int, int, int, int]] | None = None  # (token, leader, rival, weight)
     note: str | None = None
     dynamics: Result | None = None
@@ -64,14 +64,14 @@ def find_form(
 
     Args:
         points: The cloud, [n, d].
-        assignment: Leader of each of some tokens; a leader also leads itself.
-        leaders: Tokens that shall lead, in place of `assignment`.
-        run: Starts the dynamics of points under a form.
-        deadline_s: When to end the search with the best form found.
-        proof_s: When to give up proofs that no form exists.
+        assignment: The leader of each constrained token; a leader also leads itself.
+        leaders: The tokens to lead, in place of `assignment`.
+        run: Runs the dynamics of points under a form.
+        deadline_s: After this time the search ends with the best form found.
+        proof_s: After this time proofs that no form exists end.
 
     Raises:
-        InvalidInput: Points or constraints are not meaningful.
+        InvalidInput: The points or constraints are unusable.
         TooLarge: Points have too many coordinates.
         DeadlineExceeded: The deadline passed before any form was found.
     """
@@ -82,12 +82,12 @@ def find_form(
     best = _search(problem)
     if best.proof is not None:
         return _infeasible(best.gaps, best.proof)
-    # The identity for coordinates that differ so much that no doubles hold the form that was found.
-    for A in (problem.space.to_points(best.A), np.eye(points.shape[1])) if best.least > 0 else ():
+    # the identity, for coordinates whose scales differ so much that no doubles hold the form that was found
+    for A in (problem.space.to_points(best.A), np.eye(points.shape[1])) if best.smallest_gap > 0 else ():
         if verify_feasible(constraints, A):
             return _feasible(constraints, A, best.bound, run)
     hardest = best.gaps.token[best.weights.argmax()]
-    single = _search(replace(problem, constraints=constraints.only(hardest)))
+    single = _search(replace(problem, constraints=constraints.select_token(hardest)))
     if single.proof is not None:
         return _infeasible(single.gaps, single.proof)
     return _undecided(best, proof_deadline)
@@ -116,7 +116,7 @@ def _feasible(
     result = ControlResult(True, A, margin, bound if math.isfinite(bound) else None)
     try:
         outcome = run(constraints.points, A)
-    except InvalidInput:  # the cloud under this A is beyond what runs accept
+    except InvalidInput:  # runs do not accept the cloud under this A
         return replace(result, note=PRECISION_NOTE)
     if not _confirms(outcome, constraints):
         return replace(result, note=PRECISION_NOTE)
@@ -124,19 +124,19 @@ def _feasible(
 
 
 def _confirms(outcome: Result, constraints: LeaderConstraints) -> bool:
-    """Return whether wanted leaders lead from layer 0 and wanted tokens end at their leader alone."""
+    """Return whether the leaders lead from layer 0, and the tokens end at their leader only."""
     since = dict(zip(outcome.leaders.index.tolist(), outcome.leaders.since_layer.tolist(), strict=True))
     for token, leader in zip(constraints.token.tolist(), constraints.leader.tolist(), strict=True):
         cluster = int(outcome.assignment[token])
-        alone = not outcome.clusters.tie[cluster] and leader in outcome.clusters.leaders[cluster]
-        if since.get(leader) != 0 or not alone:
+        follows = not outcome.clusters.tie[cluster] and leader in outcome.clusters.leaders[cluster]
+        if since.get(leader) != 0 or not follows:
             return False
     return True
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Constraints in whitened coordinates y, and what may be spent on them.
+    """Constraints in whitened coordinates y, and deadlines.
 
     Gaps are <A y_i, y_l(i) - y_j> with both vectors at length 1.
     """
@@ -147,7 +147,7 @@ class Problem:
     proof_deadline: Deadline
 
     def hardest_gaps(self, A: Floats) -> tuple[float, GapConstraints]:
-        """Return the smallest gap and the PAIRS_PER_ROUND pairs of smallest gaps, few of any token."""
+        """Return the smallest gap and the PAIRS_PER_ROUND pairs of smallest gaps, few of each token."""
         y, gaps, pairs = self.space.y, [np.empty(0)], [GapConstraints.empty()]
         for leader, tokens in self.constraints.groups():
             gap = (normalize(y[tokens])[0] @ A) @ normalize(y[leader] - y)[0].T
@@ -178,7 +178,7 @@ class Problem:
         return scaled
 
     def prove_infeasible(self, gaps: GapConstraints, weights: Floats) -> list[int] | None:
-        """Return whole weights that prove that no form exists, or None."""
+        """Return integer weights that prove that no form exists, or None."""
         points, weights = self.constraints.points, self.unnormalize(gaps, weights)
         try:
             return verify_infeasible(points, gaps, weights, self.proof_deadline)
@@ -191,7 +191,7 @@ class SearchState:
     """The best form so far in whitened coordinates, its smallest gap, and a bound on all gaps."""
 
     A: Floats
-    least: float
+    smallest_gap: float
     bound: float
     gaps: GapConstraints
     weights: Floats
@@ -199,55 +199,57 @@ class SearchState:
 
 
 def _search(problem: Problem) -> SearchState:
-    """Solve with few pairs, add those that the solution violates most, repeat until it violates none."""
+    """Solve with few pairs, add the pairs that the solution violates most, until it violates none."""
     A = np.eye(problem.space.y.shape[1])
-    least, gaps = problem.hardest_gaps(A)
-    best = SearchState(A, least, math.inf, gaps, np.ones(len(gaps)))
+    smallest_gap, gaps = problem.hardest_gaps(A)
+    best = SearchState(A, smallest_gap, math.inf, gaps, np.ones(len(gaps)))
     if not len(gaps):  # no token has a rival
         return best
     for share in chain(ROUND_SHARES, repeat(ROUND_SHARES[-1])):
         try:
-            at, proof = _solve(problem, gaps, A)
+            iterate, proof = _solve(problem, gaps, A)
         except DeadlineExceeded:
-            if best.least > 0:  # not the largest gap, but a right answer
+            if best.smallest_gap > 0:  # not the largest gap, but a correct answer
                 return best
             raise
-        weights = problem.unnormalize(gaps, at.weights)
-        A = at.A if best.least <= 0 else (at.A + best.A) / 2  # between the two fewer pairs are overlooked
-        least, violated = problem.hardest_gaps(A)
-        if least > best.least:
-            best = replace(best, A=A, least=least)
-        best = replace(best, bound=min(best.bound, at.bound), gaps=gaps, weights=weights, proof=proof)
-        if proof is not None or at.mu <= 0 or best.least >= share * best.bound:
+        weights = problem.unnormalize(gaps, iterate.weights)
+        # the mean with the best form violates fewer other pairs
+        A = iterate.A if best.smallest_gap <= 0 else (iterate.A + best.A) / 2
+        smallest_gap, violated = problem.hardest_gaps(A)
+        if smallest_gap > best.smallest_gap:
+            best = replace(best, A=A, smallest_gap=smallest_gap)
+        best = replace(best, bound=min(best.bound, iterate.bound), gaps=gaps, weights=weights, proof=proof)
+        if proof is not None or iterate.mu <= 0 or best.smallest_gap >= share * best.bound:
             break
-        heaviest = np.argsort(-at.weights)[: 4 * PAIRS_PER_ROUND]
+        heaviest = np.argsort(-iterate.weights)[: 4 * PAIRS_PER_ROUND]
         gaps = GapConstraints.concatenate([gaps[heaviest], violated])
         A = (A + np.eye(len(A))) / 2
     return best
 
 
 def _solve(problem: Problem, gaps: GapConstraints, A: Floats) -> tuple[Iterate, list[int] | None]:
-    """Take steps until mu is a sufficient share of its bound, or a proof is found that no form exists."""
+    """Take steps until mu is a sufficient share of its bound, or infeasibility is proved."""
     u, v = problem.vectors(gaps)
-    at, proof_gaps = semidefinite.start(A, u, v), list(PROOF_GAPS)
-    while proof_gaps and not at.mu > SUFFICIENT_SHARE * at.bound > 0:
+    iterate, proof_gaps = semidefinite.start(A, u, v), list(PROOF_GAPS)
+    while proof_gaps and not iterate.mu > SUFFICIENT_SHARE * iterate.bound > 0:
         problem.deadline.check()
-        improved = _improve(at, u, v)
-        at = improved or at
-        if at.mu <= 0 and (improved is None or at.bound < 0 or at.bound - at.mu < proof_gaps[0]):
+        improved = _improve(iterate, u, v)
+        iterate = improved or iterate
+        converged = improved is None or iterate.bound < 0 or iterate.bound - iterate.mu < proof_gaps[0]
+        if iterate.mu <= 0 and converged:
             proof_gaps = proof_gaps[1:]
-            proof = problem.prove_infeasible(gaps, at.weights)
+            proof = problem.prove_infeasible(gaps, iterate.weights)
             if proof is not None:
-                return at, proof
+                return iterate, proof
         if improved is None:
             break
-    return at, None
+    return iterate, None
 
 
-def _improve(at: Iterate, u: Floats, v: Floats) -> Iterate | None:
-    """Return the next iterate, or None where rounding keeps the gap from shrinking."""
+def _improve(iterate: Iterate, u: Floats, v: Floats) -> Iterate | None:
+    """Return the next iterate, or None if rounding keeps the gap from shrinking."""
     try:
-        after = semidefinite.step(at, u, v)
+        following = semidefinite.step(iterate, u, v)
     except np.linalg.LinAlgError:
         return None
-    return after if after.bound - after.mu < at.bound - at.mu else None
+    return following if following.bound - following.mu < iterate.bound - iterate.mu else None

@@ -1,4 +1,4 @@
-"""Whole-number weights near those of floating point, for proofs that no form exists (docs/control.md).
+"""Integer weights near those of floating point, for proofs that no form exists (docs/control.md).
 
 Both functions only propose weights; certificate.py proves them.
 """
@@ -11,12 +11,12 @@ from math import lcm
 import numpy as np
 
 from service.cloud.points import Floats
-from service.cloud.rational import dot, longest
+from service.cloud.rational import dot, max_bits
 from service.control.constraints import GapConstraints, normalize
 from service.control.deadline import Deadline
 from service.control.elimination import Row, independent_rows, solve, solve_near, subtract, to_integers
 
-MAX_EQUATIONS = 256  # that weights of dependent tokens may have to satisfy together
+MAX_EQUATIONS = 256  # that weights of dependent tokens satisfy together
 MAX_DENOMINATOR = 64
 
 
@@ -30,10 +30,10 @@ def simplify_weights(points: Floats, gaps: GapConstraints, weights: Floats, dead
 def balance_weights(points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline) -> Row | None:
     """Return weights for which the sum of matrices is exactly 0 on all x orthogonal to every token.
 
-    <x, sum x> = 0 there, so a semidefinite sum must be 0 on x. Such x exist where the tokens do not span the
-    space, for a single token always. With P coordinates in which the tokens are independent, each other
+    <x, sum x> = 0 there, so a semidefinite sum must be 0 on x. Such x exist if the tokens do not span the
+    space, so always for a single token. With P coordinates in which the tokens are independent, each other
     coordinate c has one x = e_c - sum_p X_pc e_p, and sum_k w_k <x, z_leader - z_rival> z_token must be 0.
-    Independent tokens have their equations apart.
+    The equations of independent tokens are independent.
     """
     exact, start = to_integers(points), [row[0] for row in to_integers(weights[:, None])]
     tokens = np.unique(gaps.token)
@@ -52,34 +52,34 @@ def balance_weights(points: Floats, gaps: GapConstraints, weights: Floats, deadl
     for part in (rows.tolist() for rows in parts):
         equations = []
         for k in part:
-            own = [1] if independent else [exact[gaps.token[k]][p] for p in inner]
-            equations.append([x * y for x in own for y in normal[k]])
+            z = [1] if independent else [exact[gaps.token[k]][p] for p in inner]
+            equations.append([x * y for x in z for y in normal[k]])
         solution = solve_near(equations, [start[k] for k in part], deadline)
         if solution is None:
             return None
         solutions.append((part, *solution))
-    return _at_one_scale(solutions, len(start))
+    return _join_solutions(solutions, len(start))
 
 
 def _normal_parts(
     exact: list[Row], basis: list[int], inner: list[int], outer: list[int], gaps: GapConstraints,
     deadline: Deadline,
 ) -> list[Row]:  # fmt: skip
-    """<x_c, z_leader - z_rival> for each gap and each outer coordinate c, times one integer."""
+    """Return <x_c, z_leader - z_rival> for each gap and outer coordinate c, times one integer."""
     X, det = solve([[exact[b][c] for c in (*inner, *outer)] for b in basis], deadline)
     columns = list(zip(outer, zip(*X, strict=True), strict=True))
     parts = []
     for leader, rival in zip(gaps.leader.tolist(), gaps.rival.tolist(), strict=True):
-        apart = subtract(exact[leader], exact[rival])
+        difference = subtract(exact[leader], exact[rival])
         deadline.check()
-        inside = [apart[p] for p in inner]
-        parts.append([det * apart[c] - dot(inside, column) for c, column in columns])
+        inner_part = [difference[p] for p in inner]
+        parts.append([det * difference[c] - dot(inner_part, column) for c, column in columns])
     return parts
 
 
-def _at_one_scale(solutions: list[tuple[list[int], Row, int]], n: int) -> Row:
-    """Join solutions that are near multiples of the start, by 2^53 times as much as doubles resolve."""
-    bits = longest(scale for _, _, scale in solutions) + 53
+def _join_solutions(solutions: list[tuple[list[int], Row, int]], n: int) -> Row:
+    """Join solutions near multiples of the start, at one scale far finer than doubles resolve."""
+    bits = max_bits(scale for _, _, scale in solutions) + 53
     weights = [0] * n
     for part, solution, scale in solutions:
         factor = (1 << bits) // scale if len(solutions) > 1 else 1
