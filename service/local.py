@@ -13,14 +13,14 @@ import numpy as np
 
 from hardmax.api import Api
 from hardmax.operations import ApiRequest, run_sync
-from service.answers.clouds import MODEL, dynamics_answer, find_control, parameters_of
+from service.answers.clouds import MODEL, describe_dynamics_result, find_control, read_options
 from service.answers.texts import (
     Results,
     add_searches,
-    classification,
+    build_document,
     raise_first,
-    searches_of,
-    tasks_of_request,
+    read_tasks,
+    select_searches,
 )
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics, Progress
@@ -77,28 +77,28 @@ class Local(Api):
 
     def _classify(self, request: ApiRequest) -> dict[str, Any]:
         body = validate(request.body or {}, ClassifyRequest)
-        texts = tasks_of_request(body, self._model, self._settings)
+        texts = read_tasks(body, self._model, self._settings)
         results = raise_first(classify_all(texts))
-        for text, answers in zip(texts, results, strict=True) if (searches := searches_of(body)) else ():
+        for text, answers in zip(texts, results, strict=True) if (searches := select_searches(body)) else ():
             run_sync(add_searches(text, answers, searches, _run_all))
-        return {"id": uuid4().hex, **classification(body.model or self._settings.default_model, results)}
+        return {"id": uuid4().hex, **build_document(body.model or self._settings.default_model, results)}
 
     def _dynamics(self, request: ApiRequest) -> Any:
-        parameters = parameters_of(request.body or {}, self._settings, strict=False)
+        parameters = read_options(request.body or {}, self._settings, strict=False)
         model: Dynamics = self._model(MODEL, "dynamics")
 
         def report(progress: Progress) -> None:
             self._on_progress(f"layer {progress.layer}, {progress.leaders} leaders")
 
         result = model.run(np.asarray(request.points, np.float64), parameters, report)
-        return _as_written(dynamics_answer(result, parameters.include))
+        return _as_written(describe_dynamics_result(result, parameters.include))
 
     def _control(self, request: ApiRequest) -> Any:
         body = dict(request.body or {})
         points = np.array(body.pop("points"), np.float64)
         model: Dynamics = self._model(MODEL, "dynamics")
-        within_s = self._settings.request_timeout_s
-        return _as_written(find_control(points, body, model, self._settings, within_s))
+        deadline_s = self._settings.request_timeout_s
+        return _as_written(find_control(points, body, model, self._settings, deadline_s))
 
     def _sequences(self, request: ApiRequest) -> dict[str, Any]:
         body = request.body or {}

@@ -1,1 +1,1 @@
-"""From documents of requests to results and back: the same over HTTP and without a server."""
+"""Requests and answers as documents: the same over HTTP and without a server."""

@@ -1,4 +1,4 @@
-"""Arrays of numbers: rows of a JSON document in, npy in, npz out."""
+"""Read arrays from rows of JSON or from npy, and write npz."""
 
 import io
 from collections.abc import Callable, Iterator, Mapping
@@ -13,40 +13,40 @@ from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMe
 from service.schemas.reading import Raw, parse_object
 
 READ_BYTES = 128 * 1024
-HEADER = 65_536  # bytes that the header of an npy file has at most; numpy believes 10,000
-MAX_EXACT_INTEGER = 2.0**53  # up to here double precision represents every integer
-ROWS_PER_STEP = 8192  # that become part of an array at once
+MAX_HEADER_BYTES = 65_536  # of an npy file
+MAX_EXACT_INTEGER = 2.0**53  # double precision represents every integer up to this one
+ROWS_PER_STEP = 8192  # that are converted at once
 
 
 def read_rows(body: Raw, field: str, *, max_rows: int, max_columns: int) -> tuple[Floats, dict[str, Any]]:
-    """Return the member `field` of the object in `body`, which is rows of numbers; and the other members."""
+    """Return the member `field` of the object in `body`, rows of numbers, and the other members."""
     document = parse_object(body)
-    rows = _take(document, field)
+    rows = _pop(document, field)
     return as_array(rows, field, max_rows=max_rows, max_columns=max_columns), document
 
 
 def read_arrays(
-    body: Raw, field: str, *, most: int, max_rows: int, max_columns: int
+    body: Raw, field: str, *, max_arrays: int, max_rows: int, max_columns: int
 ) -> tuple[list[Floats], dict[str, Any]]:
-    """Return the same where the member is up to `most` arrays of rows."""
+    """Return the member `field`, up to `max_arrays` arrays of rows, and the other members."""
     document = parse_object(body)
-    given = _take(document, field)
-    if not isinstance(given, list) or not given:
+    arrays = _pop(document, field)
+    if not isinstance(arrays, list) or not arrays:
         raise InvalidInput(f"{field} should be an array of arrays of points", param=field)
-    if len(given) > most:
-        raise TooLarge(f"more than {most} {field} (MAX_CLIENT_BATCH_SIZE)", param=field)
+    if len(arrays) > max_arrays:
+        raise TooLarge(f"more than {max_arrays} {field} (MAX_CLIENT_BATCH_SIZE)", param=field)
     limits = {"max_rows": max_rows, "max_columns": max_columns}
-    return [as_array(rows, f"{field}[{i}]", **limits) for i, rows in enumerate(given)], document
+    return [as_array(rows, f"{field}[{i}]", **limits) for i, rows in enumerate(arrays)], document
 
 
-def _take(document: dict[str, Any], field: str) -> Any:
+def _pop(document: dict[str, Any], field: str) -> Any:
     if field not in document:
         raise InvalidInput(f"{field} is required", param=field)
     return document.pop(field)
 
 
 def as_array(rows: Any, param: str, *, max_rows: int, max_columns: int) -> Floats:
-    """Rows of equally many finite numbers as one array."""
+    """Return rows of equally many finite numbers as one array."""
     if not isinstance(rows, list):
         raise InvalidInput(f"{param} should be an array of arrays of numbers", param=param)
     if not rows:
@@ -125,17 +125,17 @@ def read_npy(
         raise MalformedInput("the body is not as long as its npy header says")
     check(*shape)
     flat = np.frombuffer(body, dtype, offset=begin)
-    given = flat.reshape(shape, order="F" if fortran else "C")
-    array = np.ascontiguousarray(given, dtype=np.float64)
+    original = flat.reshape(shape, order="F" if fortran else "C")
+    array = np.ascontiguousarray(original, dtype=np.float64)
     check_finite(array, param)
     if dtype.itemsize > 4 and dtype != np.float64:
-        check_converted(given, array, param)
+        check_converted(original, array, param)
     return array
 
 
 def _read_header(body: Raw) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Return what the header of an npy file says: shape, Fortran order and type; and where the data begin."""
-    stream = io.BytesIO(body[:HEADER])
+    """Return the shape, Fortran order and type of an npy file, and the offset of its data."""
+    stream = io.BytesIO(body[:MAX_HEADER_BYTES])
     try:
         version = np.lib.format.read_magic(stream)
         read_header = {
@@ -149,17 +149,18 @@ def _read_header(body: Raw) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
         raise MalformedInput("the body is not an npy file") from None
 
 
-def check_converted(given: Any, array: Floats, param: str) -> None:
+def check_converted(original: Any, array: Floats, param: str) -> None:
     """Refuse an array of 64-bit integers or long doubles whose conversion to double precision rounded.
 
     Raises:
         InvalidInput: It names the first number that changed.
     """
-    if given.dtype.kind == "f":
-        changed = given != array
+    if original.dtype.kind == "f":
+        changed = original != array
     else:
-        fits = (array >= float(np.iinfo(given.dtype).min)) & (array < float(np.iinfo(given.dtype).max))
-        changed = ~fits | (np.where(fits, array, 0).astype(given.dtype) != given)
+        limits = np.iinfo(original.dtype)
+        fits = (array >= float(limits.min)) & (array < float(limits.max))
+        changed = ~fits | (np.where(fits, array, 0).astype(limits.dtype) != original)
     if changed.any():
         raise _inexact(param, *map(int, np.argwhere(changed)[0]))
 

@@ -1,4 +1,4 @@
-"""POST /dynamics and POST /control as documents: how a cloud is run, and what is answered about it."""
+"""POST /dynamics and POST /control as documents: read their requests, and write their answers."""
 
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -25,16 +25,16 @@ ARRAYS = ("assignment", "limits")
 SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 
 
-def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:
+def read_options(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:
     """Return the checked options of a run; the default of `max_layers` is at most the operator's limit."""
     wire = validate(document, DynamicsParameters, strict=strict)
     fields = dict(wire)
     fields["include"] = frozenset(wire.include)
     if wire.A is not None:
-        most = settings.max_dimension
-        fields["A"] = as_array(wire.A, "A", max_rows=most, max_columns=most)
+        limit = settings.max_dimension
+        fields["A"] = as_array(wire.A, "A", max_rows=limit, max_columns=limit)
     if "stop" not in wire.model_fields_set and {"trajectory", "softmax"} & fields["include"]:
-        fields["stop"] = "converged"  # a certificate may come long before the end of the motion
+        fields["stop"] = "converged"  # a certificate may come long before points stop moving
     if "max_layers" not in wire.model_fields_set:
         fields["max_layers"] = min(wire.max_layers, settings.max_layers)
     return Parameters(**fields)
@@ -44,11 +44,11 @@ def read_dynamics(content: Raw, settings: Settings) -> tuple[Floats, Parameters]
     """Read a cloud and the parameters of its run from a JSON body."""
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
     points, document = read_rows(content, "points", **limits)
-    return points, parameters_of(document, settings)
+    return points, read_options(document, settings)
 
 
-def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[str, Any]:
-    """Return the document of a result. Long values stay arrays, which `write_document` writes."""
+def describe_dynamics_result(result: Result, include: Collection[str] = ("assignment",)) -> dict[str, Any]:
+    """Return the document of a result, with arrays for long values, which `write_document` writes."""
     clusters = result.clusters
     document: dict[str, Any] = {
         **{name: getattr(result, name) for name in SUMMARY},
@@ -117,7 +117,7 @@ def answer_dynamics(
     result = model.run(points, parameters, on_progress)
     if as_npz:
         return list(dynamics_npz(request_id, result, parameters.include))
-    return list(write_document({"id": request_id, **dynamics_answer(result, parameters.include)}))
+    return list(write_document({"id": request_id, **describe_dynamics_result(result, parameters.include)}))
 
 
 def answer_control(
@@ -125,11 +125,11 @@ def answer_control(
     document: dict[str, Any],
     model: Dynamics,
     settings: Settings,
-    within_s: float,
+    deadline_s: float,
     request_id: str,
 ) -> list[bytes]:
     """Solve a control problem and write the answer; `document` is the request without its points."""
-    answer = find_control(points, document, model, settings, within_s)
+    answer = find_control(points, document, model, settings, deadline_s)
     return list(write_document({"id": request_id, **answer}))
 
 
@@ -142,34 +142,34 @@ def answer_sequences(
 
 
 def find_control(
-    points: Floats, document: dict[str, Any], model: Dynamics, settings: Settings, within_s: float
+    points: Floats, document: dict[str, Any], model: Dynamics, settings: Settings, deadline_s: float
 ) -> dict[str, Any]:
     """Solve a control problem; `document` is the request without its points."""
     request = validate(document, ControlParameters)
-    assignment = None if request.assignment is None else _by_index(request.assignment)
+    assignment = None if request.assignment is None else _read_assignment(request.assignment)
 
     def run(points: Floats, A: Floats) -> Result:
         layers = min(CONTROL_LAYERS, settings.max_layers)
         return model.run(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
 
-    return control_answer(find_form(points, assignment, request.leaders, run, within_s))
+    return describe_control_result(find_form(points, assignment, request.leaders, run, deadline_s))
 
 
-def control_answer(found: ControlResult) -> dict[str, Any]:
+def describe_control_result(result: ControlResult) -> dict[str, Any]:
     """Return the document of a solution."""
-    document = {field.name: getattr(found, field.name) for field in fields(found)}
+    document = {field.name: getattr(result, field.name) for field in fields(result)}
     document = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in document.items()}
-    if found.certificate is not None:
+    if result.certificate is not None:
         names = ("token", "leader", "rival", "weight")  # weights may have more digits than a JSON number
-        terms = ((*pair, str(weight)) for *pair, weight in found.certificate)
+        terms = ((*pair, str(weight)) for *pair, weight in result.certificate)
         document["certificate"] = [dict(zip(names, term, strict=True)) for term in terms]
-    if found.dynamics is not None:
-        document["dynamics"] = dynamics_answer(found.dynamics)
+    if result.dynamics is not None:
+        document["dynamics"] = describe_dynamics_result(result.dynamics)
     return document
 
 
-def _by_index(assignment: dict[str, int]) -> dict[int, int]:
-    """Return an assignment with its names as numbers; "01" and "1_0" are not names of points."""
+def _read_assignment(assignment: dict[str, int]) -> dict[int, int]:
+    """Return an assignment with integers for names; "01" and "1_0" are not names of points."""
     for name in assignment:
         if not INDEX.fullmatch(name):
             problem = f"the names in assignment should be indices of points, not {name[:20]!r}"

@@ -1,4 +1,4 @@
-"""Texts and answers as tensors of the Open Inference Protocol: in JSON, or as bytes behind it."""
+"""Texts and answers as tensors of the Open Inference Protocol: in JSON, or as bytes after it."""
 
 import struct
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from service.text.pipeline import Answer
 
 INPUT = "text"
 DEFAULT_OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "abstain_reason": "BYTES"}
-OUTPUTS = {**DEFAULT_OUTPUTS, "leaders": "BYTES"}  # the last one where it is requested
+OUTPUTS = {**DEFAULT_OUTPUTS, "leaders": "BYTES"}  # leaders only on request
 
 
 def read_request(
     content: bytearray, json_length: str | None, max_texts: int, *, is_binary: bool
 ) -> tuple[InferRequest, list[str]]:
-    """Return the request, and the texts in its one input.
+    """Return the request, and the texts in its input.
 
     Args:
         content: The body.
@@ -30,7 +30,7 @@ def read_request(
     """
     document, tensors = _split(content, json_length, is_binary=is_binary)
     request = parse(document, InferRequest)
-    if [(each.name, each.datatype) for each in request.inputs] != [(INPUT, "BYTES")]:
+    if [(tensor.name, tensor.datatype) for tensor in request.inputs] != [(INPUT, "BYTES")]:
         raise InvalidInput('expected one input, "text", of datatype BYTES')
     (tensor,) = request.inputs
     count = int(np.prod(tensor.shape, dtype=object))
@@ -46,7 +46,7 @@ def read_request(
 
 
 def requested_outputs(request: InferRequest) -> dict[str, bool]:
-    """Return the names of the outputs to give, and whether as bytes."""
+    """Return the names of the requested outputs, and whether each is sent as bytes."""
     default = bool(request.parameters.get("binary_data_output", False))
     if not request.outputs:
         return dict.fromkeys(DEFAULT_OUTPUTS, default)
@@ -62,7 +62,7 @@ def write_response(
     head: dict[str, Any], request: InferRequest, outputs: dict[str, bool], answers: Sequence[Answer]
 ) -> tuple[bytes, int | None]:
     """Return the body of the answer, and the length of its JSON part if tensors follow as bytes."""
-    described: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     tensors = b""
     for name, is_binary in outputs.items():
         values, kind = [_element(answer, name) for answer in answers], OUTPUTS[name]
@@ -73,14 +73,14 @@ def write_response(
             tensors += data
         else:
             output["data"] = values
-        described.append(output)
-    head = {**head, "outputs": described} | ({} if request.id is None else {"id": request.id})
+        documents.append(output)
+    head = {**head, "outputs": documents} | ({} if request.id is None else {"id": request.id})
     text = write(head)
     return text + tensors, len(text) if tensors else None
 
 
 def _split(content: bytearray, json_length: str | None, *, is_binary: bool) -> tuple[bytearray, memoryview]:
-    """Return the JSON part of a body, and the tensors behind it."""
+    """Return the JSON part of a body, and the tensors after it."""
     if json_length is None:
         if is_binary:
             raise MalformedInput("an octet stream needs Inference-Header-Content-Length")
@@ -96,7 +96,7 @@ def _split(content: bytearray, json_length: str | None, *, is_binary: bool) -> t
 
 
 def _read_elements(tensor: memoryview, count: int) -> list[str]:
-    """A BYTES tensor: of each element its length in four bytes, little endian, and as many of UTF-8."""
+    """Read a BYTES tensor: the length of each element in four bytes, little endian, then its UTF-8."""
     texts: list[str] = []
     position = 0
     while position < len(tensor):
@@ -117,20 +117,20 @@ def _read_elements(tensor: memoryview, count: int) -> list[str]:
 
 def _flatten(data: object) -> list[str]:
     texts: list[str] = []
-    waiting = [data]
-    while waiting:
-        value = waiting.pop()
+    stack = [data]
+    while stack:
+        value = stack.pop()
         if isinstance(value, str):
             texts.append(value)
         elif isinstance(value, list):
-            waiting.extend(reversed(value))
+            stack.extend(reversed(value))
         else:
             raise InvalidInput('data of "text" should be strings')
     return texts
 
 
 def _element(answer: Answer, name: str) -> Any:
-    """One element of a tensor. The logit of `neutral` is none of the model's: it is 0."""
+    """Return one element of a tensor. `neutral` has no logit of the model: it gets 0."""
     if name == "logit":
         logit = answer["logit"]
         return logit.get(answer["label"], 0.0) if isinstance(logit, dict) else logit

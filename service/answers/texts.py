@@ -1,4 +1,4 @@
-"""POST /classify: from a request to tasks, and from their results to the document of the response."""
+"""POST /classify: make tasks of a request, and the document of the response from their results."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,12 +11,7 @@ from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
 from service.text.counterfactual import MAX_SEARCHED_TEXTS, Search, find_counterfactual, find_sufficient
 from service.text.head import Head
-from service.text.pipeline import (
-    Answer,
-    ClassificationTask,
-    ClassifyOptions,
-    make_tasks,
-)
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
 from service.text.spans import Span, merge_spans, to_codepoints
 
 FindModel = Callable[[str, str], Any]  # by name and kind
@@ -25,7 +20,7 @@ Results = Sequence[list[Answer] | Exception]
 RunTasks = Callable[[Sequence[ClassificationTask]], Awaitable[Results]]
 
 
-def tasks_of_request(body: ClassifyRequest, find: FindModel, settings: Settings) -> list[ClassificationTask]:
+def read_tasks(body: ClassifyRequest, find: FindModel, settings: Settings) -> list[ClassificationTask]:
     """Return the tasks of a request, one for each text.
 
     Raises:
@@ -42,19 +37,19 @@ def tasks_of_request(body: ClassifyRequest, find: FindModel, settings: Settings)
         if begin >= end:
             problem = f"without[{i}] should be [from, to], and to the larger"
             raise InvalidInput(problem, param=f"without[{i}]")
-    if count > MAX_SEARCHED_TEXTS and (searches := searches_of(body)):
+    if count > MAX_SEARCHED_TEXTS and (searches := select_searches(body)):
         name = next(iter(searches))
         raise InvalidInput(f"{name} goes with {MAX_SEARCHED_TEXTS} texts at most", param=name)
     names = body.model or settings.default_model
-    heads = heads_of(find, [names] if isinstance(names, str) else names)
+    heads = find_heads(find, [names] if isinstance(names, str) else names)
     options = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.offset_unit)
     max_texts, max_chars = settings.max_client_batch_size, settings.max_text_chars
-    texts = make_tasks(body.input, options, max_texts=max_texts, max_chars=max_chars)
+    tasks = make_tasks(body.input, options, max_texts=max_texts, max_chars=max_chars)
     if body.without:
         spans = [(begin, end) for begin, end in body.without]
-        check_spans(spans, texts[0].text, body.offset_unit)
-        texts[0].without = merge_spans(to_codepoints(texts[0].text, spans, body.offset_unit))
-    return texts
+        check_spans(spans, tasks[0].text, body.offset_unit)
+        tasks[0].without = merge_spans(to_codepoints(tasks[0].text, spans, body.offset_unit))
+    return tasks
 
 
 def check_spans(spans: Sequence[Span], text: str, unit: OffsetUnit) -> None:
@@ -70,8 +65,8 @@ def check_spans(spans: Sequence[Span], text: str, unit: OffsetUnit) -> None:
             raise InvalidInput(problem, param=f"without[{i}]")
 
 
-def heads_of(find: FindModel, names: Sequence[str]) -> tuple[Head, ...]:
-    """Return the models of those names, which must all have the same encoder."""
+def find_heads(find: FindModel, names: Sequence[str]) -> tuple[Head, ...]:
+    """Return the heads of those names, which must all have the same encoder."""
     heads = tuple(find(name, HEAD) for name in names)
     if len(set(heads)) < len(heads):
         raise InvalidInput("a model is named twice", param="model")
@@ -86,12 +81,12 @@ def raise_first(results: Results) -> list[list[Answer]]:
         if isinstance(result, Exception):
             try:
                 raise result
-            finally:  # subtle: it holds this function, which would hold it, and with it the whole request
+            finally:  # subtle: breaks a cycle of the error and this function, which holds the whole request
                 del result, results
     return cast("list[list[Answer]]", results)
 
 
-def searches_of(body: ClassifyRequest) -> dict[str, Callable[[ClassificationTask], Search]]:
+def select_searches(body: ClassifyRequest) -> dict[str, Callable[[ClassificationTask], Search]]:
     """Return the requested searches, by the field of the answer."""
     searches = {"flip": find_counterfactual, "sufficient": find_sufficient}
     return {name: find for name, find in searches.items() if getattr(body, name)}
@@ -105,19 +100,19 @@ async def add_searches(
 ) -> None:
     """Add the result of each search to each model's answer."""
     for head, answer in zip(task.options.heads, answers, strict=True):
-        alone = ClassificationTask(task.text, replace(task.options, heads=(head,)), task.without)
+        single = ClassificationTask(task.text, replace(task.options, heads=(head,)), task.without)
         for name, find in searches.items():
-            search = find(alone)
+            search = find(single)
             tasks = next(search)
             while name not in answer:
                 try:
-                    tasks = search.send([each for (each,) in raise_first(await run(tasks))])
+                    tasks = search.send([result for (result,) in raise_first(await run(tasks))])
                 except StopIteration as stop:
                     answer[name] = stop.value
 
 
-def classification(model: str | list[str], results: Sequence[list[Answer]]) -> Answer:
-    """Return the document, without its id. `model` is the model, or the list of models, of the request."""
+def build_document(model: str | list[str], results: Sequence[list[Answer]]) -> Answer:
+    """Return the document without its id; `model` is the model, or the list of models, of the request."""
     data: list[Answer] = [
         {"index": i, **answers[0]}
         if isinstance(model, str)

@@ -1,7 +1,7 @@
-"""Write answers as JSON text, in blocks, so that no call holds the interpreter for long.
+"""Write answers as JSON text in blocks, so that no call blocks the interpreter for long.
 
 Answers are dicts and arrays, not the models of `hardmax.models` that document them: a model of one text takes
-15 us to validate and to write, its dict 0.6 us; and a cloud of a million points would be as many objects. The
+15 us to validate and write, its dict 0.6 us, and a cloud of a million points would be a million objects. The
 contract tests compare them with the models.
 """
 
@@ -20,10 +20,10 @@ Column = Numbers | Sequence[Numbers]
 
 
 class Records:
-    """Objects with the same fields, stored as columns; they are made block by block when they are written.
+    """Objects with the same fields, stored as columns, and made block by block when they are written.
 
-    A list of a hundred thousand dicts would delay all other requests when the garbage collector visits it,
-    and again when it is freed.
+    The garbage collector would delay all other requests when it visits a list of a hundred thousand dicts,
+    and again when it frees it.
     """
 
     def __init__(self, **columns: Column) -> None:
@@ -38,7 +38,7 @@ class Records:
 
 
 def _list(column: Column) -> list[Any]:
-    return column.tolist() if isinstance(column, np.ndarray) else [each.tolist() for each in column]
+    return column.tolist() if isinstance(column, np.ndarray) else [row.tolist() for row in column]
 
 
 def write(value: Any) -> bytes:
@@ -80,9 +80,9 @@ def _write(value: Any) -> Iterator[bytes]:
         yield from _join(value.blocks())
     elif isinstance(value, list):
         opening = b"["
-        for index, each in enumerate(value):
+        for index, entry in enumerate(value):
             yield opening
-            yield from _write(each) if isinstance(each, np.ndarray) else [write(each)]
+            yield from _write(entry) if isinstance(entry, np.ndarray) else [write(entry)]
             value[index] = None
             opening = b","
         yield b"]" if value else b"[]"
@@ -91,7 +91,7 @@ def _write(value: Any) -> Iterator[bytes]:
 
 
 def _join(blocks: Iterator[Any]) -> Iterator[bytes]:
-    """One list out of several."""
+    """Yield one list from blocks."""
     opening = b"["
     for block in blocks:
         yield opening + write(block)[1:-1]

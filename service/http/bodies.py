@@ -1,11 +1,11 @@
-"""How bodies are read: an endpoint asks for its body by an ordinary dependency; and how answers are sent.
+"""Read bodies, which endpoints get by a dependency, and send answers.
 
     async def classify(body: Annotated[ClassifyRequest, json_body(ClassifyRequest)]) -> Response: ...
-    async def dynamics(body: BodyOf) -> Response: ...
+    async def dynamics(body: BodyDep) -> Response: ...
 
-The application's own dependencies check the key and come first: without a key no body is read. Accepted media
-types are those that the route documents. A short JSON body is parsed on the event loop, a long one in a
-thread of its own, one at a time, or, if it holds points, in a compute process (`parse_body`).
+The dependencies of the application, which check the key, run first: without a key no body is read. A route
+accepts the media types that it documents. A short JSON body is parsed on the event loop, a long one in a
+separate thread, one at a time, or, if it holds points, in a compute process (`parse_body`).
 
 A short response is written on the event loop, a long one in a thread, and sent in pieces.
 
@@ -35,10 +35,10 @@ NPZ = "application/x-npz"
 NDJSON = "application/x-ndjson"
 BINARY = "application/octet-stream"
 
-LARGE_BYTES = 1_000_000  # a body or a response over this takes one of MAX_LARGE_REQUESTS slots
+LARGE_BYTES = 1_000_000  # a larger body or response takes one of MAX_LARGE_REQUESTS slots
 MAX_RESPONSE_BYTES = 256_000_000
-MAX_SENT_BYTES = 262_144  # of a response that are sent at once
-MAX_INLINE_BYTES = 65_536  # of a body that is parsed on the event loop: half a millisecond
+MAX_SENT_BYTES = 262_144  # of a response, sent at once
+MAX_INLINE_BYTES = 65_536  # of a body that is parsed on the event loop, in half a millisecond
 
 NO_STORE = {"cache-control": "no-store"}
 
@@ -48,10 +48,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class RequestSize:
-    """The size of one request: its body, or its response where that is larger."""
+    """The size of one request: of its body, or of its response if that is larger."""
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
-        self.response_bytes = 0  # that are expected
+        self.response_bytes = 0  # expected
         self._slots = slots
         self._has_slot = False
 
@@ -71,7 +71,7 @@ class RequestSize:
             self._has_slot = True
 
     def release(self) -> None:
-        """Give the slot back. Called once the request is answered."""
+        """Release the slot. Called when the request is answered."""
         if self._has_slot:
             self._has_slot = False
             self._slots.release()
@@ -85,16 +85,16 @@ class Body(NamedTuple):
 
 
 async def parse_body(
-    elsewhere: Callable[[Callable[[], T]], Awaitable[T]],
+    run: Callable[[Callable[[], T]], Awaitable[T]],
     read: Callable[Concatenate[bytearray, P], T],
     content: bytearray,
     *args: P.args,
     **options: P.kwargs,
 ) -> T:
-    """Return `read(content, ...)`: computed here if the body is short, otherwise by `elsewhere`.
+    """Return `read(content, ...)`: computed on the event loop if the body is short, otherwise by `run`.
 
     Args:
-        elsewhere: `AppState.run_in_parser`, or for points `Compute.run`: it shares no interpreter with texts.
+        run: `AppState.run_in_parser`, or for points `Compute.run`, which has its own interpreter.
         read: Parses a body.
         content: The body.
         *args: Further arguments of `read`.
@@ -102,25 +102,25 @@ async def parse_body(
     """
     if len(content) <= MAX_INLINE_BYTES:
         return read(content, *args, **options)
-    return await elsewhere(partial(read, content, *args, **options))
+    return await run(partial(read, content, *args, **options))
 
 
-async def body_of(request: Request) -> Body:
+async def get_body(request: Request) -> Body:
     """Return a body of a type that the route takes."""
     return await receive_body(request)
 
 
-async def untyped_body_of(request: Request) -> Body:
+async def get_untyped_body(request: Request) -> Body:
     """Return a body of a type that the route takes; a body without a media type is JSON."""
     return await receive_body(request, untyped=JSON)
 
 
-BodyOf = Annotated[Body, Depends(body_of)]
-UntypedBodyOf = Annotated[Body, Depends(untyped_body_of)]
+BodyDep = Annotated[Body, Depends(get_body)]
+UntypedBodyDep = Annotated[Body, Depends(get_untyped_body)]
 
 
 def json_body(model: type[Model]) -> Any:
-    """Return the dependency that gives an endpoint its JSON body as a `model`."""
+    """Return the dependency with the JSON body of an endpoint as a `model`."""
 
     async def read(request: Request) -> Model:
         body = await receive_body(request)
@@ -135,12 +135,12 @@ def body_type(request: Request, accepted: Collection[str], untyped: str | None =
     Raises:
         UnsupportedMediaType: The type is not among the accepted ones, or the body is encoded.
     """
-    given = request.headers.get("content-type", "")
+    content_type = request.headers.get("content-type", "")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMediaType("send the body without Content-Encoding, or in gzip or deflate")
-    if not given and untyped:
+    if not content_type and untyped:
         return untyped
-    kind, *parameters = (part.strip().lower() for part in given.split(";"))
+    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
     if kind not in accepted:
         raise UnsupportedMediaType(f"send the header Content-Type: {' or '.join(accepted)}")
     for parameter in parameters:
@@ -151,31 +151,29 @@ def body_type(request: Request, accepted: Collection[str], untyped: str | None =
 
 
 def preferred_type(request: Request, *offered: str) -> str:
-    """Return the first offered type that the Accept header names; the first of all if it names none."""
-    named = [part.split(";")[0].strip() for part in request.headers.get("accept", "").lower().split(",")]
-    return next((kind for kind in named if kind in offered), offered[0])
+    """Return the first offered type in the Accept header; the first of all offered types if it has none."""
+    accepted = [part.split(";")[0].strip() for part in request.headers.get("accept", "").lower().split(",")]
+    return next((kind for kind in accepted if kind in offered), offered[0])
 
 
 async def receive_body(request: Request, untyped: str | None = None) -> Body:
-    """Return the whole body. The middleware refuses bodies over PAYLOAD_LIMIT_MB before that."""
+    """Return the complete body. The middleware has refused bodies over PAYLOAD_LIMIT_MB."""
     accepted = request.scope["route"].openapi_extra["requestBody"]["content"]
     media_type = body_type(request, accepted, untyped)
-    content = bytearray()  # subtle: to join 64 MB at once would hold up the event loop
+    content = bytearray()  # subtle: to join 64 MB at once would block the event loop
     try:
         async for part in request.stream():
             content += part
     except ClientDisconnect:
         raise Cancelled("the client left before its request was whole") from None
     if media_type == JSON and len(content) > MAX_JSON_BYTES:
-        instead = (
-            f"send the array as {NPY} (numpy.save)" if NPY in accepted else "send it in several requests"
-        )
-        raise TooLarge(f"a JSON body may have {MAX_JSON_BYTES / 1e6:g} MB: {instead}")
+        hint = f"send the array as {NPY} (numpy.save)" if NPY in accepted else "send it in several requests"
+        raise TooLarge(f"a JSON body may have {MAX_JSON_BYTES / 1e6:g} MB: {hint}")
     return Body(content, media_type)
 
 
 class LongResponse(Response):
-    """A response that is sent in pieces, between which the event loop does other work."""
+    """A response that is sent in pieces; the event loop does other work between them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -199,14 +197,12 @@ def reply_json(value: Any) -> Response:
 
 
 async def reply_document(document: Any, size: RequestSize) -> Response:
-    """Respond with a document. A long one is written in a thread."""
+    """Return a response with a document. A long one is written in a thread."""
     if size.response_bytes <= JSON_BLOCK_BYTES:
         return reply(write(document))
     blocks = write_document(document)
     first = next(blocks)
-    if len(first) <= JSON_BLOCK_BYTES:
-        return reply(first)
-    return reply(await join_blocks(chain([first], blocks)))
+    return reply(first if len(first) <= JSON_BLOCK_BYTES else await join_blocks(chain([first], blocks)))
 
 
 async def join_blocks(blocks: Iterator[bytes]) -> bytes:

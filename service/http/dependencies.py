@@ -1,4 +1,4 @@
-"""The dependencies of endpoints, as in `async def models(service: ServiceOf)`; and the API key."""
+"""The dependencies of endpoints, as in `async def models(service: ServiceDep)`, and the API key."""
 
 from typing import Annotated, Literal
 
@@ -21,64 +21,64 @@ Bearer = HTTPBearer(scheme_name="bearer", auto_error=False)
 Header = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)
 
 
-async def service_of(request: Request) -> AppState:
+async def get_service(request: Request) -> AppState:
     """Return the state of the application."""
     service: AppState = request.app.state.service
     return service
 
 
-async def id_of(request: Request) -> str:
+async def get_request_id(request: Request) -> str:
     """Return the id of the request."""
-    name: str = request.state.request_id
-    return name
+    request_id: str = request.state.request_id
+    return request_id
 
 
-async def size_of(request: Request) -> RequestSize:
+async def get_size(request: Request) -> RequestSize:
     """Return the size of the request, which waits for a slot if it is large."""
     size: RequestSize = request.state.size
     return size
 
 
-ServiceOf = Annotated[AppState, Depends(service_of)]
-RequestId = Annotated[str, Depends(id_of)]
-SizeOf = Annotated[RequestSize, Depends(size_of)]
+ServiceDep = Annotated[AppState, Depends(get_service)]
+RequestId = Annotated[str, Depends(get_request_id)]
+SizeDep = Annotated[RequestSize, Depends(get_size)]
 ModelInPath = Annotated[str, Path(description="The name of a model.")]
 VersionInPath = Annotated[str, Path(description="The digest of the model, or its first 12 digits.")]
 
 
-async def neutral_of(
-    service: ServiceOf,
+async def get_neutral(
+    service: ServiceDep,
     request: Request,
     abstain: Annotated[
         Literal["neutral"] | None,
         Query(description="With neutral, the label is `neutral` where the model abstains."),
     ] = None,
 ) -> bool:
-    """Return whether `neutral` is answered where the model abstains."""
+    """Return whether the answer is `neutral` where the model abstains."""
     if "undecided" in request.query_params:
         message = "the query parameter undecided=label is abstain=neutral since 0.4"
         raise InvalidInput(message, param="undecided")
     return abstain == "neutral" or service.settings.abstain_as_neutral
 
 
-NeutralOf = Annotated[bool, Depends(neutral_of)]
+NeutralDep = Annotated[bool, Depends(get_neutral)]
 
 
 async def check_key(
     request: Request,
-    service: ServiceOf,
+    service: ServiceDep,
     bearer: Annotated[HTTPAuthorizationCredentials | None, Security(Bearer)],
     header: Annotated[str | None, Security(Header)],
 ) -> None:
-    """Refuse a caller without a key, unless the route is public. Either header will do."""
+    """Refuse a caller without a key in one of the headers, unless the route is public."""
     if not service.keys.required:
         return
     route = request.scope["route"].path
-    # The page is public where "/" is, its files always; what is posted to the same address is not.
+    # the page and its files are public; POST / is not
     public = route in PUBLIC_ROUTES and (route != "/" or request.method != "POST")
     if not public:
-        given = (bearer.credentials if bearer else "", header or "")  # a proxy may want the other for itself
-        service.keys.check(*(key.encode("latin-1") for each in given if (key := each.strip())))
+        keys = (bearer.credentials if bearer else "", header or "")  # a proxy may use the other header
+        service.keys.check(*(stripped.encode("latin-1") for key in keys if (stripped := key.strip())))
 
 
 KEY_NEEDED = [Depends(check_key)]

@@ -1,4 +1,4 @@
-"""Requests and answers as the documentation shows them. Real ones: a test sends every request."""
+"""Requests and answers in the documentation. They are real: a test sends every request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from service.http.errors import DEADLINE_MESSAGE, INTERNAL, INTERNAL_MESSAGE, er
 from service.schemas.protocols import ErrorResponse
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-MEANINGS = {
+DESCRIPTIONS = {
     400: "Not JSON, or not UTF-8.",
     401: "No API key, or not one of ours.",
     403: "A page of another site asks; CORS_ALLOW_ORIGIN lists those that may.",
@@ -21,7 +21,7 @@ MEANINGS = {
     503: "Not ready, draining, or unable to infer.",
     504: "It took longer than a request may.",
 }
-ALL = tuple(MEANINGS)
+ALL = tuple(DESCRIPTIONS)
 
 ID = "4f1c0a9e2b7d"
 
@@ -166,7 +166,7 @@ INFERRED = {
     ],
 }
 
-FAILURES: dict[int, tuple[str, str, str | None]] = {
+ERRORS: dict[int, tuple[str, str, str | None]] = {
     400: ("malformed_input", "the body is not JSON: EOF while parsing a value at line 1 column 0", None),
     401: ("unauthorized", "this API key is not one of those that may call", None),
     403: ("forbidden", "pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN", None),
@@ -185,7 +185,7 @@ def route(request_type: type, request: object, response_type: object, response: 
     """Return the declaration of a route whose request and response are JSON: both types, with examples."""
     return {
         "response_model": response_type,
-        "responses": answers(response),
+        "responses": responses(response),
         "openapi_extra": body(request, request_type),
     }
 
@@ -197,17 +197,16 @@ def body(example: object, model: type, *others: str) -> dict[str, Any]:
     return {"requestBody": {"content": content, "required": True}}
 
 
-def answers(
-    example: object = None, *others: str, failing: Sequence[int] = ALL, errors: type = ErrorResponse
+def responses(
+    example: object = None, *others: str, errors: Sequence[int] = ALL, error_type: type = ErrorResponse
 ) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of a route's responses, errors included."""
-    found: dict[int | str, dict[str, Any]] = {}
+    """Return the documentation of a route's responses, those with the statuses `errors` included."""
+    documented: dict[int | str, dict[str, Any]] = {}
     if example is not None:
-        found[200] = {"content": {JSON: {"example": example}, **dict.fromkeys(others, _BINARY)}}
-    for status in failing:
-        kind, message, param = FAILURES[status]
-        ours = errors is ErrorResponse
-        shown = error_document(kind, message, param, ID) if ours else {"error": message}
-        content = {JSON: {"example": shown}}
-        found[status] = {"model": errors, "description": MEANINGS[status], "content": content}
-    return found
+        documented[200] = {"content": {JSON: {"example": example}, **dict.fromkeys(others, _BINARY)}}
+    for status in errors:
+        kind, message, param = ERRORS[status]
+        own = error_document(kind, message, param, ID)
+        content = {JSON: {"example": own if error_type is ErrorResponse else {"error": message}}}
+        documented[status] = {"model": error_type, "description": DESCRIPTIONS[status], "content": content}
+    return documented

@@ -1,13 +1,13 @@
-"""What every request passes, from the outside in: plain ASGI.
+"""The middleware of every request, from the outside in: plain ASGI.
 
     RequestContextMiddleware  gives the request an id, the caller's if it is a safe one; adds headers to
                               every response; counts and logs it
-    CORSMiddleware            Starlette's; only where other origins may call, and around what refuses
+    CORSMiddleware            Starlette's; only if other origins may call; adds its headers to errors too
     GZipMiddleware            Starlette's
-    RequestLimitMiddleware    checks host and origin; bounds requests at once, the body and the time; turns
-                              errors into responses
+    RequestLimitMiddleware    checks host and origin; limits concurrent requests, the body and the time;
+                              turns errors into responses
 
-Middleware that is added to the application later lies around all of these and sees every request.
+Middleware that is added to the application later wraps all of these.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ from service.state import AppState
 match_request_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 match_host = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?").fullmatch
 SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
-CLOSE_HEADER = (b"connection", b"close")  # while the service stops: a client should go elsewhere
+CLOSE_HEADER = (b"connection", b"close")  # while the service stops
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
-# Answered however many requests run.
+# exempt from MAX_CONCURRENT_REQUESTS
 PROBES = ("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready")
 
 
 class RequestContextMiddleware:
-    """Give each request an id; mark, count and log its response."""
+    """Give each request an id; add headers to its response, count and log it."""
 
     def __init__(self, app: ASGIApp, service: AppState) -> None:
         self.app = app
@@ -56,27 +56,27 @@ class RequestContextMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        request_id = given if match_request_id(given) else b"%024x" % random.getrandbits(96)
+        sent_id = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        request_id = sent_id if match_request_id(sent_id) else b"%024x" % random.getrandbits(96)
         state = scope.setdefault("state", {})
         state["request_id"] = request_id.decode("ascii")
         trace.get_current_span().set_attribute("hardmax.request_id", state["request_id"])
         status = 0
-        started = time.perf_counter()
+        start_s = time.perf_counter()
 
-        async def send_marked(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 closing = (CLOSE_HEADER,) if self._service.draining else ()
-                own = (*SECURITY_HEADERS, (b"x-request-id", request_id), *closing)
-                message["headers"] = [*message.get("headers", ()), *own]
+                added = (*SECURITY_HEADERS, (b"x-request-id", request_id), *closing)
+                message["headers"] = [*message.get("headers", ()), *added]
             await send(message)
 
         try:
-            await self.app(scope, receive, send_marked)
+            await self.app(scope, receive, send_with_headers)
         finally:
-            seconds, method = time.perf_counter() - started, scope["method"]
+            seconds, method = time.perf_counter() - start_s, scope["method"]
             route = getattr(scope.get("route"), "path", "(none)")
             self._service.metrics.answered(route, method, status, seconds)
             page_file = route == PAGE_FILES and status < 400  # the page has forty files
@@ -86,7 +86,7 @@ class RequestContextMiddleware:
 
 
 class RequestLimitMiddleware:
-    """Bound what a request may take, and turn what goes wrong into a response."""
+    """Limit the resources of a request, and turn errors into responses."""
 
     def __init__(self, app: ASGIApp, service: AppState) -> None:
         self.app = app
@@ -109,15 +109,13 @@ class RequestLimitMiddleware:
             if not exchange.response_started:
                 await problem_response(error, scope)(scope, receive, send)
             elif not isinstance(error, Cancelled):
-                raise  # the response has begun: all that is left is to break the connection
+                raise  # the response has begun: the connection is closed
         finally:
             service.running_requests -= 1
 
 
 class Exchange:
-    """One request and its response: with a deadline, a bound on the body, and an end when the caller
-    leaves.
-    """
+    """One request and its response, with a deadline and a body limit; it ends when the caller leaves."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, service: AppState) -> None:
         self.response_started = False
@@ -135,8 +133,8 @@ class Exchange:
         self._decompressor: BodyDecompressor | None = None
         if headers.get(b"content-encoding", b"").lower() in ENCODINGS:
             self._decompressor = BodyDecompressor(self._max_bytes)
-            of_compressed = (b"content-encoding", b"content-length")
-            scope["headers"] = [header for header in scope["headers"] if header[0] not in of_compressed]
+            dropped = (b"content-encoding", b"content-length")
+            scope["headers"] = [header for header in scope["headers"] if header[0] not in dropped]
 
     async def run(self, app: ASGIApp) -> None:
         """Run the application for this request.
@@ -186,13 +184,13 @@ class Exchange:
         """Send a part of the response."""
         self.response_started = True
         if message["type"] == "http.response.body" and not message.get("more_body") and self._watcher:
-            self._watcher.cancel()  # it would take the end of the response for a caller that left
+            self._watcher.cancel()  # at the end of the response it would assume that the caller left
         await self._send(message)
 
     async def _expand(self, message: Message, decompressor: BodyDecompressor) -> Message:
-        last = not message.get("more_body")
+        is_last = not message.get("more_body")
         try:
-            body = await asyncio.to_thread(decompressor.expand, message.get("body", b""), last=last)
+            body = await asyncio.to_thread(decompressor.expand, message.get("body", b""), is_last=is_last)
         except HardmaxError as error:
             raise BodyRefused(error) from None
         return {**message, "body": body}
@@ -205,7 +203,7 @@ class Exchange:
         await self._size.take_slot()
 
     async def _watch(self) -> None:
-        """End the work when the caller leaves. Nobody else receives from when the body is complete."""
+        """Cancel the request when the caller leaves. Nothing else receives after the end of the body."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._caller_left = True
@@ -214,12 +212,12 @@ class Exchange:
 
 
 class HostAndOriginCheck:
-    """Refuse what a page of another site can make a visitor's browser send.
+    """Refuse requests that a page of another site makes a visitor's browser send.
 
-    A page can let its own name point to this machine and then read responses as its own: such requests
-    carry the page's name, and only the address that was connected to and the names of this machine are
-    allowed. Starlette's TrustedHostMiddleware knows neither that address nor origins. Writes from other
-    origins are refused unless CORS allows them.
+    With DNS rebinding, a page lets its own name point to this machine and reads responses as its own. Such
+    requests have the page's name as host: only the address that was connected to and the names of this
+    machine are allowed. Starlette's TrustedHostMiddleware checks neither that address nor origins. Writes
+    from other origins are refused unless CORS allows them.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -228,20 +226,20 @@ class HostAndOriginCheck:
         self._origins = frozenset(settings.cors_origins)
 
     def check(self, scope: Scope) -> None:
-        """Raise MalformedInput for a host that is not ours, Forbidden for a write from a foreign origin."""
+        """Raise MalformedInput for a host of another server, Forbidden for a write from a foreign origin."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
             raise MalformedInput("send exactly one Host header")
         if hosts and not self._any_host:
-            given = match_host(hosts[0].decode("latin-1").lower())
-            name = given and (given["address"] or given["name"])
-            own = scope.get("server") or ("", 0)
-            if not name or not (name in self._hosts or name == own[0] or name.endswith(".localhost")):
+            match = match_host(hosts[0].decode("latin-1").lower())
+            name = match and (match["address"] or match["name"])
+            address, _ = scope.get("server") or ("", 0)
+            if not name or not (name in self._hosts or name == address or name.endswith(".localhost")):
                 raise MalformedInput("this is not a host name of this server: ALLOWED_HOSTS lists them")
         if scope["method"] in METHODS_WITH_BODY and "*" not in self._origins:
             headers = dict(scope["headers"])
             origin, site = headers.get(b"origin", b""), headers.get(b"sec-fetch-site", b"")
-            if site:  # what the browser knows; older ones send the origin alone
+            if site:  # older browsers send only the origin
                 foreign = site in (b"cross-site", b"same-site")
             else:
                 foreign = bool(origin) and origin.partition(b"://")[2] != headers.get(b"host")

@@ -1,10 +1,10 @@
-"""The types of the Open Inference Protocol (/v2), of what other protocols share, and of errors."""
+"""The types of the Open Inference Protocol (/v2), of errors, and base classes of other protocols."""
 
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from service.schemas.requests import Given, limited
+from service.schemas.requests import Items, limited
 
 Short = Annotated[str, StringConstraints(max_length=200)]
 Parameters = Annotated[dict[str, Any], Field(max_length=64)]
@@ -91,18 +91,18 @@ class ModelConfig(Wire):
     output: list[ConfigTensor] = Field(description="The tensors that the model returns.")
 
 
-class Foreign(BaseModel):
-    """A request in the words of another server: what it knows and we do not is left alone."""
+class ProtocolRequest(BaseModel):
+    """Base of the requests of other protocols; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, hide_input_in_errors=True)
 
 
-class InferTensor(Foreign, strict=False):
+class InferTensor(ProtocolRequest, strict=False):
     """A tensor of a request or of a response."""
 
     name: Short = Field(description="The name of the tensor.")
     datatype: Short = Field(description="The datatype is BYTES or FP32.")
-    shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(
+    shape: Items[Annotated[int, Field(ge=0, le=2**31)]] = Field(
         max_length=MAX_RANK, description="The size of each dimension."
     )
     parameters: Parameters = Field(
@@ -117,7 +117,7 @@ class InferTensor(Foreign, strict=False):
     )
 
 
-class InferOutput(Foreign, strict=False):
+class InferOutput(ProtocolRequest, strict=False):
     """A requested output."""
 
     name: Short = Field(description="The name of an output: label, score, logit, abstain_reason or leaders.")
@@ -127,7 +127,7 @@ class InferOutput(Foreign, strict=False):
     )
 
 
-class InferRequest(Foreign, strict=False):
+class InferRequest(ProtocolRequest, strict=False):
     """The request of the Open Inference Protocol."""
 
     id: Short | None = Field(None, description="An id that the answer repeats.")
@@ -135,8 +135,8 @@ class InferRequest(Foreign, strict=False):
         default_factory=dict,
         description="The parameter binary_data_output returns all tensors as bytes after the JSON.",
     )
-    inputs: Given[InferTensor] = Field(max_length=MAX_TENSORS, description='One tensor with the name "text".')
-    outputs: Given[InferOutput] = Field(
+    inputs: Items[InferTensor] = Field(max_length=MAX_TENSORS, description='One tensor with the name "text".')
+    outputs: Items[InferOutput] = Field(
         default_factory=list,
         max_length=MAX_TENSORS,
         description="The tensors to return; all but leaders if none is named.",

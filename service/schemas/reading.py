@@ -1,4 +1,4 @@
-"""Parse documents: as JSON, as a pydantic model; and describe what is wrong with them."""
+"""Parse documents as JSON or as a pydantic model, and describe their errors."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,15 +10,15 @@ from pydantic_core import from_json
 
 from service.errors import InvalidInput, MalformedInput, TooLarge
 
-MAX_JSON_PARTS = 1_200_000  # arrays, objects and strings in one document: a million points are as many arrays
-MAX_LISTED_FAULTS = 100  # in one body: listing a million takes seconds
-MAX_TEXT_ARRAYS = 20_000  # arrays and objects in a request of texts: all its lists at their bounds have fewer
-MAX_JSON_VALUES = 4_000_000  # of any kind; 16 MB of doubles are fewer
+MAX_JSON_PARTS = 1_200_000  # arrays, objects and strings in one document, which may hold a million points
+MAX_LISTED_FAULTS = 100  # of one body: to list a million takes seconds
+MAX_TEXT_ARRAYS = 20_000  # and objects in a request of texts: all its lists at their limits have fewer
+MAX_JSON_VALUES = 4_000_000  # of any kind; 16 MB of doubles have fewer
 RENAMED_FIELDS = {"spans": "offset_unit"}  # old names of fields of requests
-NAME_CHARS = 200  # of a name that the caller made up
+NAME_CHARS = 200  # of a name that the caller sent
 MAX_JSON_BYTES = 4_000_000  # of a body, or of the JSON part of one
 
-# The parser's words for a lone surrogate, which is JSON and no text: a low one; a high one without a low one.
+# The parser's messages for a lone surrogate, which is valid JSON but not text: a low one, a high one.
 LONE_SURROGATE = ("surrogate", "unexpected end of hex escape")
 
 Raw = bytes | bytearray
@@ -49,16 +49,16 @@ def parse_json(text: Raw, param: str | None = None) -> Any:
         return from_json(text, allow_inf_nan=True)
     except ValueError as error:
         if _is_lone_surrogate(str(error)):
-            raise _half_a_character(param) from None
+            raise _lone_surrogate_error(param) from None
         problem = f"{param or 'the body'} is not JSON: {str(error)[:200]}"
         raise MalformedInput(problem, param=param) from None
 
 
 def _is_lone_surrogate(message: str) -> bool:
-    return any(words in message for words in LONE_SURROGATE)
+    return any(phrase in message for phrase in LONE_SURROGATE)
 
 
-def _half_a_character(param: str | None = None) -> InvalidInput:
+def _lone_surrogate_error(param: str | None = None) -> InvalidInput:
     return InvalidInput(f"{param or 'the body'} holds half a character (a lone surrogate)", param=param)
 
 
@@ -105,11 +105,11 @@ def input_error(
         if problems.error_count() > MAX_LISTED_FAULTS:
             return InvalidInput(f"the body is wrong in {problems.error_count()} places")
         problems = problems.errors(include_url=False, include_input=False, include_context=False)
-    if missing := next((each for each in problems if each["type"] == "missing"), None):
+    if missing := next((problem for problem in problems if problem["type"] == "missing"), None):
         return _missing_field(missing, problems)
-    # The deepest complaint: of a union it is the one about the branch that was meant. If both are as deep:
-    # a list that is too short was meant as a list.
-    problem = max(problems, key=lambda each: (len(each["loc"]), not each["type"].endswith("_type")))
+    # The deepest problem: in a union it is about the intended branch. Of equally deep ones, one that is not
+    # about the type: a list that is too short was meant as a list.
+    problem = max(problems, key=lambda p: (len(p["loc"]), not p["type"].endswith("_type")))
     if problem["type"] == "json_invalid":
         return _invalid_json(problem["msg"])
     param = _param(problem["loc"])
@@ -117,51 +117,51 @@ def input_error(
         return _unknown_field(param[:NAME_CHARS], known)
     message = problem["msg"]
     if problem["type"].endswith("_type"):
-        message = _wanted_types(problems, param)
-    return InvalidInput(_about(param, message), param=param or None)
+        message = _describe_types(problems, param)
+    return InvalidInput(_name_field(message, param), param=param or None)
 
 
 def _missing_field(missing: Problem, problems: Sequence[Problem]) -> InvalidInput:
     param = _param(missing["loc"]) or None
-    unknown = [_param(each["loc"]) for each in problems if each["type"] == "extra_forbidden"]
+    unknown = [_param(problem["loc"]) for problem in problems if problem["type"] == "extra_forbidden"]
     sent = f"; you sent {', '.join(f'`{name}`' for name in unknown)}"[:NAME_CHARS] if unknown else ""
     return InvalidInput(f"`{param or 'the body'}` is required{sent}", param=param)
 
 
 def _invalid_json(message: str) -> MalformedInput | InvalidInput:
     if _is_lone_surrogate(message):
-        return _half_a_character()
-    message = message.replace("JSON decode error", "Invalid JSON")[:300]  # FastAPI's words and pydantic's
+        return _lone_surrogate_error()
+    message = message.replace("JSON decode error", "Invalid JSON")[:300]  # of FastAPI, and of pydantic
     return MalformedInput(message.replace("Invalid JSON", "the body is not JSON"))
 
 
 def _unknown_field(param: str, known: Iterable[str]) -> InvalidInput:
-    near = get_close_matches(param, list(known), 1)
-    meant = f"; did you mean {near[0]}?" if near else ""
+    matches = get_close_matches(param, list(known), 1)
+    hint = f"; did you mean {matches[0]}?" if matches else ""
     if param in RENAMED_FIELDS:
-        meant = f"; since 0.4 it is called {RENAMED_FIELDS[param]}"
-    return InvalidInput(f"{param}: an unknown field{meant}", param=param)
+        hint = f"; since 0.4 it is called {RENAMED_FIELDS[param]}"
+    return InvalidInput(f"{param}: an unknown field{hint}", param=param)
 
 
-def _wanted_types(problems: Sequence[Problem], param: str) -> str:
-    """Return what all branches of a union would take, each of which has said so."""
-    of_param = [each for each in problems if each["type"].endswith("_type") and _param(each["loc"]) == param]
-    kinds = dict.fromkeys(each["msg"] for each in of_param)
+def _describe_types(problems: Sequence[Problem], param: str) -> str:
+    """Return the types of all branches of a union, each of which has a problem."""
+    branches = [p for p in problems if p["type"].endswith("_type") and _param(p["loc"]) == param]
+    kinds = dict.fromkeys(problem["msg"] for problem in branches)
     return " or ".join(kinds).replace(" or Input should be", " or")
 
 
-def _about(param: str, message: str) -> str:
-    """Return pydantic's message with the name of the field in place of its own for it."""
+def _name_field(message: str, param: str) -> str:
+    """Return pydantic's message with the name of the field as its subject."""
     message = message.removeprefix("Value error, ").replace(" after validation", "")
-    subject, _, wanted = message.partition(" should ")
+    subject, _, predicate = message.partition(" should ")
     if subject in ("Input", "String", "List", "Dictionary"):
-        return f"{param or 'the body'} should {wanted}"
+        return f"{param or 'the body'} should {predicate}"
     return message
 
 
 def _param(location: Sequence[str | int]) -> str:
-    """`("body", "input", "list[str]", 0)` is input[0]: where FastAPI looked, and which branch of a union it
-    tried, is not the caller's business."""
+    """Return input[0] for `("body", "input", "list[str]", 0)`: the part of the request and the branch of a
+    union are left out."""
     if location and location[0] in ("body", "query", "path", "header", "cookie"):
         location = location[1:]
     path = ""

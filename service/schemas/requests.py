@@ -1,7 +1,7 @@
 """The requests of the service's own routes; their answers are in hardmax.models.
 
-Requests are checked here only for their shape; what they mean is the domain's business. Limits that an
-operator can set are checked where the settings are known.
+These models check only the shape of requests; the domain checks their meaning, and the code that has the
+settings checks the limits of the operator.
 """
 
 from typing import Annotated, Any, TypeVar
@@ -12,20 +12,20 @@ from hardmax.models.clouds import Include, Stop
 from hardmax.models.document import Vector
 from hardmax.models.texts import Explain, OffsetUnit
 
-MOST_MODELS = 32  # of a request
+MAX_MODELS = 32  # of a request
 MAX_ABLATED_SPANS = 256  # of a request
 MAX_LEADERS = 10_000  # of a request to /control
 MAX_ASSIGNED = 100_000
 
 T = TypeVar("T")
-Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is reported, not a million
+Items = Annotated[list[T], Field(fail_fast=True)]  # reports one wrong entry, not a million
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0)]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 def limited(*settings: str) -> dict[str, Any]:
-    """Name the settings that bound a field, in the OpenAPI document; they are checked elsewhere."""
+    """Return the OpenAPI extension that names the settings which limit a field."""
     return {"x-limits": list(settings)}
 
 
@@ -45,16 +45,14 @@ class Request(BaseModel):
 class ClassifyRequest(Request):
     """The request of POST /classify."""
 
-    input: str | Given[str] = Field(
+    input: str | Items[str] = Field(
         description="One text, or a list of texts.", examples=["A superb film."], json_schema_extra=TEXTS
     )
-    model: ModelName | Annotated[Given[ModelName], Field(min_length=1, max_length=MOST_MODELS)] | None = (
-        Field(
-            None,
-            description="A model that labels texts, NAME@VERSION for one of its versions; the default one if "
-            "absent. Of a list each model answers, in `answers`; all of them use the same encoder, and "
-            "texts are read once.",
-        )
+    model: ModelName | Annotated[Items[ModelName], Field(min_length=1, max_length=MAX_MODELS)] | None = Field(
+        None,
+        description="A model that labels texts, NAME@VERSION for one of its versions; the default one if "
+        "absent. Of a list each model answers, in `answers`; all of them use the same encoder, and "
+        "texts are read once.",
     )
     explain: Explain = Field(
         "leaders",
@@ -70,7 +68,7 @@ class ClassifyRequest(Request):
     offset_unit: OffsetUnit = Field(
         "codepoints", description="The unit of all offsets: Unicode code points or UTF-16 units."
     )
-    without: Given[Annotated[Given[Offset], Field(min_length=2, max_length=2)]] = Field(
+    without: Items[Annotated[Items[Offset], Field(min_length=2, max_length=2)]] = Field(
         [],
         max_length=MAX_ABLATED_SPANS,
         description="Of one text: spans whose words are left out in place. All other words keep their "
@@ -92,7 +90,7 @@ class DynamicsParameters(Request):
     alpha: Finite = Field(
         1.0, gt=0, description="The step size of the dynamics: gamma = alpha / (1 + alpha)."
     )
-    A: Given[Given[float | int]] | None = Field(
+    A: Items[Items[float | int]] | None = Field(
         None,
         description="A symmetric positive definite matrix; the identity if absent.",
         json_schema_extra=limited("MAX_DIMENSION"),
@@ -117,7 +115,7 @@ class DynamicsParameters(Request):
         lt=1,
         description="The relative gap below which two tokens tie; with 0 scores are compared exactly.",
     )
-    include: Given[Include] = Field(
+    include: Items[Include] = Field(
         ["assignment"], max_length=16, description="The parts of the answer beyond the summary."
     )
     trajectory_every: int = Field(
@@ -140,7 +138,7 @@ class ControlParameters(Request):
     assignment: Annotated[dict[str, int], Field(max_length=MAX_ASSIGNED)] | None = Field(
         None, description="The leader of each token, by the index of the token."
     )
-    leaders: Annotated[Given[int], Field(max_length=MAX_LEADERS)] | None = Field(
+    leaders: Annotated[Items[int], Field(max_length=MAX_LEADERS)] | None = Field(
         None, description="The tokens that should lead; the others follow any of them."
     )
 

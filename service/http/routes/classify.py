@@ -1,4 +1,4 @@
-"""POST /classify: texts in, labels and their exact reasons out."""
+"""POST /classify: labels of texts, with exact explanations."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +12,14 @@ from hardmax.models.texts import ClassifyResponse
 from service.answers.texts import (
     RunTasks,
     add_searches,
-    classification,
+    build_document,
     raise_first,
-    searches_of,
-    tasks_of_request,
+    read_tasks,
+    select_searches,
 )
 from service.http import examples
 from service.http.bodies import RequestSize, json_body, reply_document
-from service.http.dependencies import ServiceOf, SizeOf
+from service.http.dependencies import ServiceDep, SizeDep
 from service.schemas.requests import ClassifyRequest
 from service.state import AppState
 from service.text.counterfactual import Search
@@ -37,8 +37,8 @@ router = APIRouter(tags=["inference"])
 async def classify(
     body: Annotated[ClassifyRequest, json_body(ClassifyRequest)],
     request: Request,
-    service: ServiceOf,
-    size: SizeOf,
+    service: ServiceDep,
+    size: SizeDep,
 ) -> Response:
     """Return the label of each text with its exact explanation.
 
@@ -48,52 +48,52 @@ async def classify(
     text as sent, in code points or in UTF-16 units (`offset_unit`). Clusters and their leaders are sorted by
     the size of their contribution.
     """
-    texts = tasks_of_request(body, service.registry.find, service.settings)
-    await size.expect_response(texts[0].options.estimated_response_bytes([text.text for text in texts]))
-    results = await run(service, texts)
+    tasks = read_tasks(body, service.registry.find, service.settings)
+    await size.expect_response(tasks[0].options.estimated_response_bytes([task.text for task in tasks]))
+    results = await run_tasks(service, tasks)
     if body.flip or body.sufficient:
-        submit = partial(service.texts.submit, texts[0].options.encoder)  # in turn with other requests
-        await search(texts, results, searches_of(body), submit)
-    document = classification(body.model or service.settings.default_model, results)
+        submit = partial(service.texts.submit, tasks[0].options.encoder)  # in turn with other requests
+        await run_searches(tasks, results, select_searches(body), submit)
+    document = build_document(body.model or service.settings.default_model, results)
     return await reply_document({"id": request.state.request_id, **document}, size)
 
 
-async def search(
-    texts: Sequence[ClassificationTask],
+async def run_searches(
+    tasks: Sequence[ClassificationTask],
     results: Sequence[list[Answer]],
     searches: Mapping[str, Callable[[ClassificationTask], Search]],
     run: RunTasks,
 ) -> None:
-    """Add the results of searches to all answers. Where one search is refused, the others end too."""
-    pairs = zip(texts, results, strict=True)
-    running = [asyncio.create_task(add_searches(*each, searches, run)) for each in pairs]
+    """Add the results of searches to all answers. If one search is refused, the others end too."""
+    pairs = zip(tasks, results, strict=True)
+    running = [asyncio.create_task(add_searches(*pair, searches, run)) for pair in pairs]
     try:
         await asyncio.gather(*running)
     finally:
-        for each in running:
-            each.cancel()
+        for search in running:
+            search.cancel()
 
 
-async def run(service: AppState, texts: Sequence[ClassificationTask]) -> list[list[Answer]]:
-    """Queue the texts, and wait for the answers to each; count what they say."""
-    results = raise_first(await service.texts.submit(texts[0].options.encoder, texts))
-    for text, answers in zip(texts, results, strict=True):
-        for head, answer in zip(text.options.heads, answers, strict=True):
+async def run_tasks(service: AppState, tasks: Sequence[ClassificationTask]) -> list[list[Answer]]:
+    """Queue the tasks, wait for the answers to each, and count the labels."""
+    results = raise_first(await service.texts.submit(tasks[0].options.encoder, tasks))
+    for task, answers in zip(tasks, results, strict=True):
+        for head, answer in zip(task.options.heads, answers, strict=True):
             service.metrics.count_verdict(head.name, answer)
     return results
 
 
-async def label(
+async def label_texts(
     service: AppState,
     inputs: str | Sequence[str],
-    how: ClassifyOptions,
+    options: ClassifyOptions,
     param: str,
     neutral: bool,
     size: RequestSize,
 ) -> list[Answer]:
-    """One head's answers, for protocols that know labels alone. With `neutral`, abstaining is one of them."""
+    """Return one head's answers, for protocols that know only labels. `neutral` replaces abstaining."""
     max_texts, max_chars = service.settings.max_client_batch_size, service.settings.max_text_chars
-    texts = make_tasks(inputs, how, param, max_texts=max_texts, max_chars=max_chars)
-    await size.expect_response(how.estimated_response_bytes([text.text for text in texts]))
-    answers = [each for (each,) in await run(service, texts)]
+    tasks = make_tasks(inputs, options, param, max_texts=max_texts, max_chars=max_chars)
+    await size.expect_response(options.estimated_response_bytes([task.text for task in tasks]))
+    answers = [answer for (answer,) in await run_tasks(service, tasks)]
     return [abstain_as_neutral(answer) if neutral else answer for answer in answers]

@@ -1,10 +1,10 @@
-"""What clients of Hugging Face speak: inference endpoints at `/`, text-embeddings-inference at `/predict`.
+"""The protocols of Hugging Face: inference endpoints at `/`, text-embeddings-inference at `/predict`.
 
     huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000").text_classification("A superb film.")
 
-They are given label and score and no reason: that is what /classify is for. An answer on which the model
-abstains looks like any other here, unless `?abstain=neutral` replaces it by `neutral`. The header
-`x-abstained` lists the texts on which it abstains, by their index.
+Answers have label and score without an explanation, unlike /classify. An answer on which the model abstains
+looks like any other, unless `?abstain=neutral` replaces it by `neutral`. The header `x-abstained` lists the
+texts on which it abstains, by their index.
 """
 
 import math
@@ -15,20 +15,20 @@ from fastapi import APIRouter
 from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
-from service.answers.texts import heads_of
+from service.answers.texts import find_heads
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import RequestSize, json_body, reply_document
-from service.http.dependencies import ModelInPath, NeutralOf, ServiceOf, SizeOf
-from service.http.routes.classify import label
-from service.schemas.protocols import Foreign, Wire
-from service.schemas.requests import TEXTS, Given
+from service.http.dependencies import ModelInPath, NeutralDep, ServiceDep, SizeDep
+from service.http.routes.classify import label_texts
+from service.schemas.protocols import ProtocolRequest, Wire
+from service.schemas.requests import TEXTS, Items
 from service.state import AppState
 from service.text.decision import MAX_LABEL_CHARS, MAX_LABELS
 from service.text.pipeline import Answer, ClassifyOptions
 
 ABSTAINED = "x-abstained"
-MAX_LISTED = 256  # in that header: proxies take heads of 4 kB
+MAX_LISTED = 256  # in that header: proxies accept headers of 4 kB
 
 TopK = Annotated[
     int | None, Field(ge=1, description="How many labels of each text, the best first; all if absent.")
@@ -38,7 +38,7 @@ TopK = Annotated[
 Label = Annotated[str, StringConstraints(max_length=MAX_LABEL_CHARS)]
 
 
-class EndpointParameters(Foreign):
+class EndpointParameters(ProtocolRequest):
     """The parameters of an inference endpoint."""
 
     top_k: TopK = None
@@ -46,24 +46,24 @@ class EndpointParameters(Foreign):
         default=None,
         description="With none, the scores before softmax are returned, otherwise probabilities.",
     )
-    candidate_labels: Annotated[Given[Label], Field(max_length=MAX_LABELS)] | None = Field(
+    candidate_labels: Annotated[Items[Label], Field(max_length=MAX_LABELS)] | None = Field(
         default=None, description="The labels of a zero-shot client, which must be labels of this model."
     )
 
 
-class EndpointRequest(Foreign):
+class EndpointRequest(ProtocolRequest):
     """What clients of inference endpoints send for text classification."""
 
-    inputs: str | Given[str] = Field(description="One text, or a list of texts.", json_schema_extra=TEXTS)
+    inputs: str | Items[str] = Field(description="One text, or a list of texts.", json_schema_extra=TEXTS)
     parameters: EndpointParameters = Field(
         default=EndpointParameters(), description="The parameters of the task."
     )
 
 
-class PredictRequest(Foreign):
+class PredictRequest(ProtocolRequest):
     """What clients of text-embeddings-inference send to /predict."""
 
-    inputs: str | Given[str] | Given[Given[str]] = Field(
+    inputs: str | Items[str] | Items[Items[str]] = Field(
         description="One text, a list of them, or a list of lists of one text each.",
         json_schema_extra=TEXTS,
     )
@@ -89,7 +89,7 @@ ENDPOINT = examples.route(EndpointRequest, examples.ENDPOINT_INPUTS, SCORES_MODE
 
 
 @router.post("/", **ENDPOINT, summary="Classify texts, as an inference endpoint")
-async def endpoint(body: EndpointBody, service: ServiceOf, neutral: NeutralOf, size: SizeOf) -> Response:
+async def endpoint(body: EndpointBody, service: ServiceDep, neutral: NeutralDep, size: SizeDep) -> Response:
     """Return a list of labels and scores for each text, the best first, by the default model.
 
     For `huggingface_hub.InferenceClient(base_url=...)` and callers of inference endpoints. With
@@ -100,7 +100,7 @@ async def endpoint(body: EndpointBody, service: ServiceOf, neutral: NeutralOf, s
 
 @router.post("/models/{name}", **ENDPOINT, summary="Classify texts with a model, as an inference endpoint")
 async def endpoint_of_model(
-    body: EndpointBody, service: ServiceOf, name: ModelInPath, neutral: NeutralOf, size: SizeOf
+    body: EndpointBody, service: ServiceDep, name: ModelInPath, neutral: NeutralDep, size: SizeDep
 ) -> Response:
     """Answer by the model in the path: the base URL of the client ends in `/models/NAME`."""
     return await _endpoint(body, service, name, neutral, size)
@@ -113,15 +113,15 @@ async def endpoint_of_model(
 )
 async def predict(
     body: Annotated[PredictRequest, json_body(PredictRequest)],
-    service: ServiceOf,
-    neutral: NeutralOf,
-    size: SizeOf,
+    service: ServiceDep,
+    neutral: NeutralDep,
+    size: SizeDep,
 ) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
-    heads = heads_of(service.registry.find, [service.settings.default_model])
-    how = ClassifyOptions(heads, "none", truncate=body.truncate)
+    heads = find_heads(service.registry.find, [service.settings.default_model])
+    options = ClassifyOptions(heads, "none", truncate=body.truncate)
     neutral = neutral and not body.raw_scores
-    answers = await label(service, _texts(body.inputs), how, "inputs", neutral, size)
+    answers = await label_texts(service, _texts(body.inputs), options, "inputs", neutral, size)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
     return await _reply(ranked[0] if isinstance(body.inputs, str) else ranked, answers, size)
 
@@ -129,19 +129,19 @@ async def predict(
 async def _endpoint(
     body: EndpointRequest, service: AppState, name: str, neutral: bool, size: RequestSize
 ) -> Response:
-    heads, parameters = heads_of(service.registry.find, [name]), body.parameters
-    labels, wanted = heads[0].rule.labels, parameters.candidate_labels
-    if wanted is not None and not set(wanted) <= set(labels):
+    heads, parameters = find_heads(service.registry.find, [name]), body.parameters
+    labels, candidates = heads[0].rule.labels, parameters.candidate_labels
+    if candidates is not None and not set(candidates) <= set(labels):
         problem = f"this model has the labels {', '.join(labels)}, and no others"
         raise InvalidInput(problem, param="parameters.candidate_labels")
     if parameters.function_to_apply == "sigmoid" and len(labels) > 2 and heads[0].rule.thresholds is None:
         problem = "the labels of this model exclude each other: use softmax or none"
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
-    how = ClassifyOptions(heads, "none")
-    answers = await label(service, body.inputs, how, "inputs", neutral and not raw, size)
-    ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k, among=wanted) for answer in answers]
-    zero_shot = wanted is not None and isinstance(body.inputs, str)  # then one list
+    options = ClassifyOptions(heads, "none")
+    answers = await label_texts(service, body.inputs, options, "inputs", neutral and not raw, size)
+    ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k, among=candidates) for answer in answers]
+    zero_shot = candidates is not None and isinstance(body.inputs, str)  # then one list
     return await _reply(ranked[0] if zero_shot else ranked, answers, size)
 
 
@@ -156,33 +156,33 @@ async def _reply(ranked: Any, answers: Sequence[Answer], size: RequestSize) -> R
 
 
 def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:
-    """Without the list that text-embeddings-inference puts around each of several."""
+    """Return the texts without the list that text-embeddings-inference puts around each of several."""
     if isinstance(inputs, str):
         return inputs
     texts = []
-    for index, each in enumerate(inputs):
-        if not isinstance(each, str) and len(each) != 1:
+    for index, entry in enumerate(inputs):
+        if not isinstance(entry, str) and len(entry) != 1:
             raise InvalidInput("this is a pair of texts; the model takes one text", param=f"inputs[{index}]")
-        texts.append(each if isinstance(each, str) else each[0])
+        texts.append(entry if isinstance(entry, str) else entry[0])
     return texts
 
 
 def _ranked(
     answer: Answer, *, raw: bool, top_k: int | None, among: Sequence[str] | None = None
 ) -> list[dict[str, str | float]]:
-    """Labels and their scores, the best first. Raw scores are those of which softmax makes the others."""
+    """Return labels and their scores, the best first. Raw scores are those before softmax."""
     scores: dict[str, float] = answer["probs"]
     if raw:
         logit = answer["logit"]
         if not isinstance(logit, dict):
-            two = (-logit / 2, logit / 2)
-            logit = _log_probabilities(scores) if len(scores) > 2 else dict(zip(scores, two, strict=True))
+            halves = (-logit / 2, logit / 2)
+            logit = _log_probabilities(scores) if len(scores) > 2 else dict(zip(scores, halves, strict=True))
         scores = logit
-    named = [(label, score) for label, score in scores.items() if among is None or label in among]
-    best = sorted(named, key=lambda pair: -pair[1])[:top_k]
-    return [{"label": label, "score": score} for label, score in best]
+    pairs = [(label, score) for label, score in scores.items() if among is None or label in among]
+    pairs = sorted(pairs, key=lambda pair: -pair[1])[:top_k]
+    return [{"label": label, "score": score} for label, score in pairs]
 
 
 def _log_probabilities(probs: dict[str, float]) -> dict[str, float]:
-    """Return scores whose softmax is the probabilities, as far as their seven digits go."""
+    """Return scores whose softmax is the probabilities, up to their seven digits."""
     return {label: round(math.log(max(p, 1e-7)), 6) for label, p in probs.items()}

@@ -1,10 +1,10 @@
-"""The Open Inference Protocol (/v2), as Triton, KServe and their clients speak it.
+"""The Open Inference Protocol (/v2) of Triton, KServe and their clients.
 
-Models that label texts take a BYTES tensor `text` and give `label` and `abstain_reason` (BYTES), `score` and
-`logit` (FP32), and on request `leaders` (BYTES): of each text its leaders as /classify has them, as JSON.
-Tensors travel as JSON or, with the binary tensor extension, behind the JSON of which `Inference-Header-
-Content-Length` gives the length. A version in the path must be the one that is served. Triton's clients also
-ask its repository and statistics which models there are.
+Models that label texts take a BYTES tensor `text` and return `label`, `abstain_reason` (BYTES), `score` and
+`logit` (FP32), and on request `leaders` (BYTES): the leaders of each text as in /classify, as JSON. Tensors
+are JSON or, with the binary tensor extension, bytes after the JSON, whose length is in the header
+`Inference-Header-Content-Length`. A version in the path must be the served one. Triton's clients list models
+by its repository and statistics.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from service.answers.tensors import INPUT, OUTPUTS, read_request, requested_outp
 from service.answers.writing import JSON_BLOCK_BYTES
 from service.errors import InvalidInput, NotFound
 from service.http import examples
-from service.http.bodies import BINARY, NO_STORE, UntypedBodyOf, parse_body, reply
-from service.http.dependencies import ModelInPath, NeutralOf, ServiceOf, SizeOf, VersionInPath
-from service.http.routes.classify import label
+from service.http.bodies import BINARY, NO_STORE, UntypedBodyDep, parse_body, reply
+from service.http.dependencies import ModelInPath, NeutralDep, ServiceDep, SizeDep, VersionInPath
+from service.http.routes.classify import label_texts
 from service.runtime.card import HEAD
 from service.runtime.registry import Entry
 from service.schemas.protocols import (
@@ -47,9 +47,9 @@ protocol = APIRouter(prefix="/v2", tags=["v2"])
 extensions = APIRouter(prefix="/v2", tags=["other clients"])
 
 
-def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of error responses in the protocol's shape."""
-    return examples.answers(failing=statuses, errors=ProtocolError)
+    return examples.responses(errors=statuses, error_type=ProtocolError)
 
 
 JSON_LENGTH = {
@@ -58,37 +58,37 @@ JSON_LENGTH = {
     "description": "With the binary tensor extension: bytes of JSON before the tensors.",
     "schema": {"type": "integer"},
 }
-# What routes have in common.
-PROTOCOL_PROBE: dict[str, Any] = {"response_class": Response, "responses": failing(503)}
-READY: dict[str, Any] = {"response_class": Response, "responses": failing(401, 404, 422, 503)}
+# shared by several routes
+PROTOCOL_PROBE: dict[str, Any] = {"response_class": Response, "responses": errors(503)}
+READY: dict[str, Any] = {"response_class": Response, "responses": errors(401, 404, 422, 503)}
 INFER_ROUTE: dict[str, Any] = {
     "response_model": InferResponse,
-    "responses": examples.answers(examples.INFERRED, BINARY, errors=ProtocolError),
+    "responses": examples.responses(examples.INFERRED, BINARY, error_type=ProtocolError),
     "openapi_extra": {**examples.body(examples.INFER, InferRequest, BINARY), "parameters": [JSON_LENGTH]},
 }
 
 
-@protocol.get("", responses=failing(401), summary="Get name, version and extensions of the server")
+@protocol.get("", responses=errors(401), summary="Get name, version and extensions of the server")
 async def server_metadata() -> ServerMetadata:
     """Return name, version and extensions of the server."""
     return ServerMetadata(name="hardmax", version=__version__, extensions=["binary_tensor_data"])
 
 
 @protocol.get("/health/live", **PROTOCOL_PROBE, summary="Check that the server is alive")
-async def server_live(service: ServiceOf) -> Response:
+async def server_live(service: ServiceDep) -> Response:
     """Answer 200 while the inference thread works, otherwise 503."""
     service.check_health()
     return reply(b"")
 
 
 @protocol.get("/health/ready", **PROTOCOL_PROBE, summary="Check that the server can take requests")
-async def server_ready(service: ServiceOf) -> Response:
+async def server_ready(service: ServiceDep) -> Response:
     """Answer 200 while requests can be taken, otherwise 503."""
     service.check_ready()
     return reply(b"")
 
 
-async def model_of(service: ServiceOf, name: ModelInPath) -> Entry:
+async def get_model(service: ServiceDep, name: ModelInPath) -> Entry:
     """Return the model of the path."""
     entry = service.registry.get(name)
     if entry is None:
@@ -96,22 +96,22 @@ async def model_of(service: ServiceOf, name: ModelInPath) -> Entry:
     return entry
 
 
-ModelOf = Annotated[Entry, Depends(model_of)]
+ModelDep = Annotated[Entry, Depends(get_model)]
 
 
-async def version_of(service: ServiceOf, name: ModelInPath, version: VersionInPath) -> Entry:
+async def get_version(service: ServiceDep, name: ModelInPath, version: VersionInPath) -> Entry:
     """Return the model of the path, if it has the version of the path."""
-    entry = await model_of(service, name)
+    entry = await get_model(service, name)
     if version not in (entry.digest, entry.digest[:12]):
         raise NotFound("no model has this name and version")
     return entry
 
 
-VersionOf = Annotated[Entry, Depends(version_of)]
+VersionDep = Annotated[Entry, Depends(get_version)]
 
 
-@protocol.get("/models/{name}", responses=failing(401, 404, 422), summary="Get the tensors of a model")
-async def model_metadata(entry: ModelOf) -> ModelMetadata:
+@protocol.get("/models/{name}", responses=errors(401, 404, 422), summary="Get the tensors of a model")
+async def model_metadata(entry: ModelDep) -> ModelMetadata:
     """Return the tensors of a model."""
     reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
@@ -126,9 +126,9 @@ async def model_metadata(entry: ModelOf) -> ModelMetadata:
 
 
 @extensions.get(
-    "/models/{name}/config", responses=failing(401, 404, 422), summary="Get the configuration of a model"
+    "/models/{name}/config", responses=errors(401, 404, 422), summary="Get the configuration of a model"
 )
-async def model_config(entry: ModelOf) -> ModelConfig:
+async def model_config(entry: ModelDep) -> ModelConfig:
     """Return the tensors of a model as Triton's `get_model_config` does."""
     metadata = await model_metadata(entry)
     return ModelConfig(
@@ -140,19 +140,19 @@ async def model_config(entry: ModelOf) -> ModelConfig:
 
 
 @protocol.get("/models/{name}/ready", **READY, summary="Check that a model is ready")
-async def model_ready(entry: ModelOf, service: ServiceOf) -> Response:
+async def model_ready(entry: ModelDep, service: ServiceDep) -> Response:
     """Answer 200 if the model is served and requests can be taken."""
     return await server_ready(service)
 
 
 @protocol.post("/models/{name}/infer", **INFER_ROUTE, summary="Classify texts by the Open Inference Protocol")
 async def infer(
-    body: UntypedBodyOf,
-    entry: ModelOf,
+    body: UntypedBodyDep,
+    entry: ModelDep,
     request: Request,
-    service: ServiceOf,
-    neutral: NeutralOf,
-    size: SizeOf,
+    service: ServiceDep,
+    neutral: NeutralDep,
+    size: SizeDep,
 ) -> Response:
     """Classify the texts of the tensor `text`, with or without the binary tensor extension."""
     if entry.kind != HEAD:
@@ -166,39 +166,38 @@ async def infer(
         is_binary=body.media_type == BINARY,
     )
     outputs = requested_outputs(infer_request)
-    how = ClassifyOptions(
-        (service.registry.find(entry.name, HEAD),), "leaders" if "leaders" in outputs else "none"
-    )
-    answers = await label(service, texts, how, INPUT, neutral, size)
+    heads = (service.registry.find(entry.name, HEAD),)
+    options = ClassifyOptions(heads, "leaders" if "leaders" in outputs else "none")
+    answers = await label_texts(service, texts, options, INPUT, neutral, size)
     head = {"model_name": entry.name, "model_version": entry.digest[:12]}
-    work = partial(write_response, head, infer_request, outputs, answers)
-    written = work() if size.response_bytes <= JSON_BLOCK_BYTES else await asyncio.to_thread(work)
-    content, json_length = written
+    write = partial(write_response, head, infer_request, outputs, answers)
+    is_short = size.response_bytes <= JSON_BLOCK_BYTES
+    content, json_length = write() if is_short else await asyncio.to_thread(write)
     if json_length is None:
         return reply(content)
     return reply(content, BINARY, {**NO_STORE, HEADER_LENGTH: str(json_length)})
 
 
-@protocol.get(VERSION_PATH, responses=failing(401, 404, 422), summary="Get the tensors of a version")
-async def version_metadata(entry: VersionOf) -> ModelMetadata:
+@protocol.get(VERSION_PATH, responses=errors(401, 404, 422), summary="Get the tensors of a version")
+async def version_metadata(entry: VersionDep) -> ModelMetadata:
     """Return the tensors of a version."""
     return await model_metadata(entry)
 
 
 @protocol.get(f"{VERSION_PATH}/ready", **READY, summary="Check that a version is ready")
-async def version_ready(entry: VersionOf, service: ServiceOf) -> Response:
+async def version_ready(entry: VersionDep, service: ServiceDep) -> Response:
     """Answer 200 if the version is served and requests can be taken."""
     return await server_ready(service)
 
 
 @protocol.post(f"{VERSION_PATH}/infer", **INFER_ROUTE, summary="Classify texts with a version of a model")
 async def version_infer(
-    body: UntypedBodyOf,
-    entry: VersionOf,
+    body: UntypedBodyDep,
+    entry: VersionDep,
     request: Request,
-    service: ServiceOf,
-    neutral: NeutralOf,
-    size: SizeOf,
+    service: ServiceDep,
+    neutral: NeutralDep,
+    size: SizeDep,
 ) -> Response:
     """Classify texts with a version of a model."""
     return await infer(body, entry, request, service, neutral, size)
@@ -206,28 +205,28 @@ async def version_infer(
 
 @extensions.get(
     "/models/stats",
-    responses=failing(*examples.ALL),
+    responses=errors(*examples.ALL),
     summary="List models and versions, as Triton's statistics",
 )
-async def statistics(service: ServiceOf) -> Statistics:
+async def statistics(service: ServiceDep) -> Statistics:
     """Return the names and versions of the models."""
     entries = service.registry.entries.values()
-    return Statistics(model_stats=[Version(name=each.name, version=each.digest[:12]) for each in entries])
+    return Statistics(model_stats=[Version(name=entry.name, version=entry.digest[:12]) for entry in entries])
 
 
 @extensions.post(
     "/repository/index",
-    responses=failing(*examples.ALL),
+    responses=errors(*examples.ALL),
     summary="List models and refused bundles, as Triton",
 )
-async def repository_index(service: ServiceOf) -> list[IndexEntry]:
+async def repository_index(service: ServiceDep) -> list[IndexEntry]:
     """Return the models that are served and the bundles that could not be loaded."""
     entries, refused = service.registry.entries.values(), service.registry.refused.items()
     return [
-        *(IndexEntry(name=each.name, version=each.digest[:12]) for each in entries),
+        *(IndexEntry(name=entry.name, version=entry.digest[:12]) for entry in entries),
         *(IndexEntry(name=name, version="", state="UNAVAILABLE", reason=why) for name, why in refused),
     ]
 
 
-router.include_router(extensions)  # first: /v2/models/stats is no model
+router.include_router(extensions)  # first, because /v2/models/stats is not a model
 router.include_router(protocol)

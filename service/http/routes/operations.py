@@ -11,7 +11,7 @@ from service import __version__
 from service.errors import NotFound
 from service.http import examples
 from service.http.bodies import reply, reply_json
-from service.http.dependencies import ModelInPath, ServiceOf
+from service.http.dependencies import ModelInPath, ServiceDep
 from service.observability.metrics import CONTENT_TYPE
 from service.runtime.bundle import version_of
 from service.runtime.card import HEAD
@@ -22,7 +22,7 @@ from service.text.decision import describe_labels
 
 router = APIRouter(tags=["operations"])
 OPEN: dict[str, Any] = {"security": [{}]}  # these need no key
-PROBE: dict[str, Any] = {"responses": examples.answers(failing=(503,)), "openapi_extra": OPEN}
+PROBE: dict[str, Any] = {"responses": examples.responses(errors=(503,)), "openapi_extra": OPEN}
 
 
 class Health(Wire):
@@ -42,8 +42,8 @@ class Ready(Wire):
 
 
 @router.get("/health", **PROBE, summary="Check that the process is alive")
-@router.head("/health", include_in_schema=False)  # what some monitors ask
-async def health(service: ServiceOf) -> Health:
+@router.head("/health", include_in_schema=False)  # for some monitors
+async def health(service: ServiceDep) -> Health:
     """Answer 200 while the inference thread works, otherwise 503: restart the process then."""
     service.check_health()
     return Health(status="ok")
@@ -51,14 +51,14 @@ async def health(service: ServiceOf) -> Health:
 
 @router.get("/ready", **PROBE, summary="Check that the service can take requests")
 @router.head("/ready", include_in_schema=False)
-async def ready(service: ServiceOf) -> Ready:
+async def ready(service: ServiceDep) -> Ready:
     """Answer 200 if models are loaded and warm and the service is not stopping, otherwise 503."""
     service.check_ready()
     return Ready(status="ready")
 
 
-@router.get("/info", responses=examples.answers(failing=(401,)), summary="Get version, provider and limits")
-async def info(service: ServiceOf) -> Info:
+@router.get("/info", responses=examples.responses(errors=(401,)), summary="Get version, provider and limits")
+async def info(service: ServiceDep) -> Info:
     """Return the version, the provider, the default model, the limits and the bundles that were refused."""
     settings = service.settings
     return Info(
@@ -75,10 +75,10 @@ async def info(service: ServiceOf) -> Info:
 @router.get(
     "/models",
     response_model=ModelList,
-    responses=examples.answers(failing=(401,)),
+    responses=examples.responses(errors=(401,)),
     summary="List the cards of all models",
 )
-async def models(service: ServiceOf) -> Response:
+async def models(service: ServiceDep) -> Response:
     """Return the card of every model that is served."""
     cards = [_card(service, entry) for entry in service.registry.entries.values()]
     return reply_json({"models": cards})
@@ -87,10 +87,10 @@ async def models(service: ServiceOf) -> Response:
 @router.get(
     "/models/{name}",
     response_model=ModelCard,
-    responses=examples.answers(failing=(401, 404, 422)),
+    responses=examples.responses(errors=(401, 404, 422)),
     summary="Get the card of a model",
 )
-async def model(service: ServiceOf, name: ModelInPath) -> Response:
+async def model(service: ServiceDep, name: ModelInPath) -> Response:
     """Return the card of one model: kind, labels, version, digest, license and figures."""
     entry = service.registry.get(name)
     if entry is None:
@@ -105,13 +105,13 @@ async def model(service: ServiceOf, name: ModelInPath) -> Response:
     response_class=Response,
     summary="Get metrics for Prometheus",
 )
-async def metrics(service: ServiceOf) -> Response:
+async def metrics(service: ServiceDep) -> Response:
     """Return metrics in the text format of Prometheus. Several workers answer with their sum."""
     return reply(service.metrics.render(), CONTENT_TYPE)
 
 
 def _card(service: AppState, entry: Entry) -> dict[str, Any]:
-    """As its maker wrote it, and what this process knows of it."""
+    """Return the card of the bundle with what this process adds."""
     return {
         **entry.card,
         **(describe_labels(entry.card) if entry.kind == HEAD else {}),

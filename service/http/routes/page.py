@@ -1,6 +1,6 @@
 """The page, its files, the documentation for people and the OpenAPI document.
 
-The files are read once and stay: together they are smaller than a photograph.
+The files are read once and cached: together they are smaller than a photograph.
 """
 
 import mimetypes
@@ -21,7 +21,7 @@ HEADERS = {
     "frame-ancestors 'none'",
 }
 
-mimetypes.add_type("text/javascript", ".js")  # systems differ in what they know
+mimetypes.add_type("text/javascript", ".js")  # not every system knows these types
 mimetypes.add_type("font/woff2", ".woff2")
 
 router = APIRouter(include_in_schema=False)

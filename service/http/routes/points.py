@@ -1,8 +1,8 @@
 """Clouds and sequences of points.
 
-POST /dynamics              a cloud in, its leaders, clusters and limits out: whole, as arrays, line by line
-POST /sequences/classify    sequences in, the labels of an exact classifier out
-POST /control               chosen leaders in, a matrix A under which they lead out
+POST /dynamics              run a cloud to its leaders, clusters and limits: as JSON, arrays, or a line stream
+POST /sequences/classify    label sequences by an exact classifier
+POST /control               find a matrix A under which chosen points lead
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from service.answers.clouds import (
     answer_control,
     answer_dynamics,
     answer_sequences,
-    parameters_of,
     read_dynamics,
+    read_options,
 )
 from service.answers.writing import write
 from service.cloud.dynamics import Dynamics, Parameters, Progress
@@ -38,13 +38,13 @@ from service.http.bodies import (
     NO_STORE,
     NPY,
     NPZ,
-    BodyOf,
+    BodyDep,
     parse_body,
     preferred_type,
     reply,
 )
-from service.http.dependencies import RequestId, ServiceOf, SizeOf
-from service.http.errors import DEADLINE_MESSAGE, describe_failure, error_document, log_failure
+from service.http.dependencies import RequestId, ServiceDep, SizeDep
+from service.http.errors import DEADLINE_MESSAGE, describe_error, error_document, log_error
 from service.schemas.reading import parse_json, validate
 from service.schemas.requests import (
     ControlRequest,
@@ -56,11 +56,11 @@ from service.schemas.requests import (
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
-SMALL_NUMBERS = 4_096  # numbers times layers: work on fewer waits for such work alone
-LARGE_NUMBERS = 65_536  # numbers: work on more is done one request at a time
-NUMBER_BYTES = 8  # that a number in an answer takes at least
-OUTPUT_BYTES = 32  # that an output of a sequence takes on its way into an answer
-CONTROL_TIME_SHARE = 0.8  # after this share of its time a control answers with the best that was found
+SMALL_NUMBERS = 4_096  # numbers times layers: a smaller job waits only for such jobs
+LARGE_NUMBERS = 65_536  # numbers: larger jobs run one at a time
+NUMBER_BYTES = 8  # of a number in an answer, at least
+OUTPUT_BYTES = 32  # of an output of a sequence while its answer is written
+CONTROL_TIME_SHARE = 0.8  # of its time, after which a search answers with the best form so far
 
 router = APIRouter(tags=["inference"])
 QUERY = [
@@ -78,12 +78,12 @@ QUERY = [
 @router.post(
     "/dynamics",
     response_model=DynamicsResult,
-    responses=examples.answers(examples.RESULT, NPZ, NDJSON),
+    responses=examples.responses(examples.RESULT, NPZ, NDJSON),
     openapi_extra={**examples.body(examples.DYNAMICS, DynamicsRequest, NPY), "parameters": QUERY},
     summary="Run a point cloud to its certified limits",
 )
 async def dynamics(
-    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
+    body: BodyDep, request: Request, service: ServiceDep, request_id: RequestId, size: SizeDep
 ) -> Response:
     """Run hardmax attention on a point cloud until its limits are certified.
 
@@ -91,7 +91,7 @@ async def dynamics(
     JSON, arrays with `accept: application/x-npz`, or with `application/x-ndjson` a line of progress per chunk
     of layers and the result last. The computation stops when the client disconnects.
     """
-    answer_as = preferred_type(request, JSON, NPZ, NDJSON)
+    answer_type = preferred_type(request, JSON, NPZ, NDJSON)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     if body.media_type == NPY:
         query = request.scope["query_string"]
@@ -102,13 +102,13 @@ async def dynamics(
         points, parameters = await parse_body(
             service.compute.run, read_dynamics, body.content, service.settings
         )
-    trajectory = 0  # numbers in it
+    trajectory = 0  # count of its numbers
     if parameters.stop == "never" and "trajectory" in parameters.include:
         trajectory = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
     await size.expect_response(max(NUMBER_BYTES * trajectory, points.nbytes))
     work = partial(
         service.compute.run,
-        partial(answer_dynamics, as_npz=answer_as == NPZ),
+        partial(answer_dynamics, as_npz=answer_type == NPZ),
         model,
         points,
         parameters,
@@ -116,9 +116,9 @@ async def dynamics(
         small=points.size * (parameters.max_layers if parameters.stop == "never" else 1) <= SMALL_NUMBERS,
         large=max(trajectory, points.size) > LARGE_NUMBERS,
     )
-    if answer_as == NDJSON:
+    if answer_type == NDJSON:
         return await _stream(_lines(work), request)
-    return reply(b"".join(await work()), answer_as)
+    return reply(b"".join(await work()), answer_type)
 
 
 def _limits(settings: Settings) -> dict[str, int]:
@@ -128,7 +128,7 @@ def _limits(settings: Settings) -> dict[str, int]:
 def _read_npy(
     content: bytearray, query: bytes, model: Dynamics, settings: Settings
 ) -> tuple[Floats, Parameters]:
-    parameters = parameters_of(_from_query(query), settings, strict=False)
+    parameters = read_options(_from_query(query), settings, strict=False)
     check = partial(model.check_size, parameters=parameters)
     return read_npy(content, "points", **_limits(settings), check=check), parameters
 
@@ -157,9 +157,9 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
             except asyncio.CancelledError:
                 if not request.state.timeout.expired():
                     raise
-                yield _last_words(DeadlineExceeded(DEADLINE_MESSAGE), request)
+                yield _error_line(DeadlineExceeded(DEADLINE_MESSAGE), request)
             except HardmaxError as error:
-                yield _last_words(error, request)
+                yield _error_line(error, request)
 
     return LineStream(stream(), headers=NO_STORE, media_type=NDJSON)
 
@@ -167,24 +167,24 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
 async def _lines(
     work: Callable[..., Coroutine[Any, Any, list[bytes]]],
 ) -> AsyncGenerator[bytes]:
-    """Yield the latest progress whenever the client has taken the line before, and then the result.
+    """Yield the latest progress whenever the client has taken the previous line, and then the result.
 
     The work does not wait for the client.
     """
     latest: Progress | None = None
-    news = asyncio.Event()
+    updated = asyncio.Event()
 
     def report(progress: Progress) -> None:
         nonlocal latest
         latest = progress
-        news.set()
+        updated.set()
 
     working = asyncio.create_task(work(on_progress=report))
-    working.add_done_callback(lambda task: news.set())
+    working.add_done_callback(lambda task: updated.set())
     try:
         while latest is not None or not working.done():
-            await news.wait()
-            news.clear()
+            await updated.wait()
+            updated.clear()
             if latest is not None:
                 line, latest = write({"progress": latest}) + b"\n", None
                 yield line
@@ -193,21 +193,21 @@ async def _lines(
         working.cancel()
 
 
-def _last_words(failure: HardmaxError, request: Request) -> bytes:
+def _error_line(error: HardmaxError, request: Request) -> bytes:
     """Return the last line of a stream that fails after its status was sent: the error."""
-    _, kind, message, param = describe_failure(failure)
-    log_failure(failure, kind, request.scope)
+    _, kind, message, param = describe_error(error)
+    log_error(error, kind, request.scope)
     return write(error_document(kind, message, param, request.state.request_id)) + b"\n"
 
 
 def _from_query(query: bytes) -> dict[str, Any]:
     """Return the parameters next to an npy body: A as JSON, include separated by commas or repeated."""
     try:
-        given = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
         raise MalformedInput("the query string is not valid") from None
     document: dict[str, Any] = {}
-    for name, value in given:
+    for name, value in pairs:
         if name == "include":
             document.setdefault(name, []).extend(part for part in value.split(",") if part)
         elif name == "A":
@@ -223,18 +223,17 @@ def _from_query(query: bytes) -> dict[str, Any]:
     summary="Classify sequences of points",
 )
 async def classify_sequences(
-    body: BodyOf, service: ServiceOf, request_id: RequestId, size: SizeOf
+    body: BodyDep, service: ServiceDep, request_id: RequestId, size: SizeDep
 ) -> Response:
     """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
-    most = service.settings.max_client_batch_size
-    limits = _limits(service.settings)
+    limits = {"max_arrays": service.settings.max_client_batch_size, **_limits(service.settings)}
     sequences, document = await parse_body(
-        service.compute.run, read_arrays, body.content, "sequences", most=most, **limits
+        service.compute.run, read_arrays, body.content, "sequences", **limits
     )
     name = validate(document, SequencesEnvelope).model
     model: SequenceClassifier = service.registry.find(name, "sequences")
     await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
-    numbers = sum(each.size for each in sequences)
+    numbers = sum(sequence.size for sequence in sequences)
     small, large = numbers <= SMALL_NUMBERS, numbers > LARGE_NUMBERS
     arguments = model, name, sequences, request_id
     blocks = await service.compute.run(answer_sequences, *arguments, small=small, large=large)
@@ -246,7 +245,7 @@ async def classify_sequences(
     **examples.route(ControlRequest, examples.CONTROL, ControlResponse, examples.CONTROLLED),
     summary="Find a matrix A under which chosen points lead",
 )
-async def control(body: BodyOf, service: ServiceOf, request_id: RequestId, size: SizeOf) -> Response:
+async def control(body: BodyDep, service: ServiceDep, request_id: RequestId, size: SizeDep) -> Response:
     """Find a matrix A under which chosen points are leaders.
 
     `assignment` names the leader of each token, `leaders` only the tokens that should lead. The answer is a
@@ -258,8 +257,7 @@ async def control(body: BodyOf, service: ServiceOf, request_id: RequestId, size:
         service.compute.run, read_rows, body.content, "points", **_limits(settings)
     )
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    within_s = CONTROL_TIME_SHARE * settings.request_timeout_s
-    arguments = points, constraints, model, settings, within_s, request_id
-    return reply(
-        b"".join(await service.compute.run(answer_control, *arguments, large=points.size > LARGE_NUMBERS))
-    )
+    deadline_s = CONTROL_TIME_SHARE * settings.request_timeout_s
+    arguments = points, constraints, model, settings, deadline_s, request_id
+    blocks = await service.compute.run(answer_control, *arguments, large=points.size > LARGE_NUMBERS)
+    return reply(b"".join(blocks))

@@ -8,22 +8,22 @@ from pydantic import Field
 from starlette.responses import Response
 
 from hardmax.models.texts import AbstainReason, Leader
-from service.answers.texts import heads_of
+from service.answers.texts import find_heads
 from service.http import examples
 from service.http.bodies import json_body, reply_document
-from service.http.dependencies import NeutralOf, RequestId, ServiceOf, SizeOf
-from service.http.routes.classify import label
-from service.schemas.protocols import Foreign, Wire
-from service.schemas.requests import TEXTS, Given, ModelName
+from service.http.dependencies import NeutralDep, RequestId, ServiceDep, SizeDep
+from service.http.routes.classify import label_texts
+from service.schemas.protocols import ProtocolRequest, Wire
+from service.schemas.requests import TEXTS, Items, ModelName
 from service.text.pipeline import ClassifyOptions
 
 router = APIRouter(tags=["other clients"])
 
 
-class VllmRequest(Foreign):
+class VllmRequest(ProtocolRequest):
     """What clients of vLLM send to /v1/classify."""
 
-    input: str | Given[str] = Field(description="One text, or a list of texts.", json_schema_extra=TEXTS)
+    input: str | Items[str] = Field(description="One text, or a list of texts.", json_schema_extra=TEXTS)
     model: ModelName | None = Field(None, description="The name of the model; the default model if absent.")
 
 
@@ -84,15 +84,15 @@ class OpenAIModels(Wire):
 )
 async def vllm(
     body: Annotated[VllmRequest, json_body(VllmRequest)],
-    service: ServiceOf,
+    service: ServiceDep,
     id: RequestId,
-    neutral: NeutralOf,
-    size: SizeOf,
+    neutral: NeutralDep,
+    size: SizeDep,
 ) -> Response:
     """Return what vLLM returns, with `abstain_reason` and `leaders` of each text."""
     name = body.model or service.settings.default_model
-    how = ClassifyOptions(heads_of(service.registry.find, [name]), "leaders")
-    answers = await label(service, body.input, how, "input", neutral, size)
+    options = ClassifyOptions(find_heads(service.registry.find, [name]), "leaders")
+    answers = await label_texts(service, body.input, options, "input", neutral, size)
     tokens = sum([answer["n_tokens"] for answer in answers])
     data = [
         {
@@ -110,9 +110,9 @@ async def vllm(
     return await reply_document({**head, "data": data, "usage": usage}, size)
 
 
-@router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="List the models, as OpenAI")
-async def v1_models(service: ServiceOf) -> OpenAIModels:
+@router.get("/v1/models", responses=examples.responses(errors=(401,)), summary="List the models, as OpenAI")
+async def v1_models(service: ServiceDep) -> OpenAIModels:
     """Return the names of all models that are served."""
     entries = service.registry.entries.values()
-    data = [OpenAIModel(id=each.name, created=int(each.loaded_at.timestamp())) for each in entries]
+    data = [OpenAIModel(id=entry.name, created=int(entry.loaded_at.timestamp())) for entry in entries]
     return OpenAIModels(data=data)

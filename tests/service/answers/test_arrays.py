@@ -55,7 +55,7 @@ SEQUENCES = [POINTS[:7], POINTS[7:9000], POINTS[9000:9001], *([[point] for point
 
 def read_sequences(text: str, most: int = 3003, **limits: int) -> list[np.ndarray]:
     body = f'{{"model": "m", "sequences": {text}}}'.encode()
-    sequences, document = read_arrays(body, "sequences", most=most, **(LIMITS | limits))
+    sequences, document = read_arrays(body, "sequences", max_arrays=most, **(LIMITS | limits))
     assert document == {"model": "m"}
     return sequences
 

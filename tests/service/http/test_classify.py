@@ -13,7 +13,7 @@ from server import in_process
 
 from service.answers.texts import Results
 from service.errors import Overloaded
-from service.http.routes.classify import search
+from service.http.routes.classify import run_searches
 from service.text.counterfactual import find_counterfactual
 from service.text.pipeline import ClassificationTask, ClassifyOptions
 
@@ -151,7 +151,7 @@ def test_searches_end_where_one_of_the_same_request_is_refused() -> None:
     async def refuse_one() -> None:
         tasks = [ClassificationTask("waits", how), ClassificationTask("refused", how)]
         with pytest.raises(Overloaded):
-            await search(tasks, [[{}], [{}]], {"flip": find_counterfactual}, read)
+            await run_searches(tasks, [[{}], [{}]], {"flip": find_counterfactual}, read)
         await asyncio.sleep(0)
         assert ended == ["waits"]
 

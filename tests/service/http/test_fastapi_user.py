@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from service.app import create_app
 from service.errors import NotFound
-from service.http.dependencies import KEY_NEEDED, service_of
+from service.http.dependencies import KEY_NEEDED, get_service
 from service.http.routes import classify
 from service.settings import Settings
 
@@ -112,7 +112,7 @@ def test_dependency_overrides_reach_our_routes(app: FastAPI, client: TestClient)
         raise NotFound("overridden")
 
     assert client.post("/classify", json={"input": "superb"}).status_code == 200
-    app.dependency_overrides[service_of] = nobody
+    app.dependency_overrides[get_service] = nobody
     for answer in (client.post("/classify", json={"input": "superb"}), client.get("/info")):
         assert (answer.status_code, answer.json()["error"]["message"]) == (404, "overridden")
     app.dependency_overrides.clear()
