@@ -30,7 +30,7 @@ from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRe
 from service.settings import Settings
 from service.state import AppState
 
-COMPRESSED_BYTES = 16_384  # from this size on; a leaders answer of a text is 700 bytes
+MIN_COMPRESSED_BYTES = 16_384  # an answer with leaders has 700 bytes per text
 COMPRESSION_LEVEL = 4
 TAGS = [
     {"name": "inference", "description": "Classification of texts, point clouds, control and sequences."},
@@ -55,17 +55,17 @@ BODIES = (
 class Application(FastAPI):
     """FastAPI with an OpenAPI document that includes the bodies which endpoints read by a dependency."""
 
-    making = Lock()  # takes a third of a second; simultaneous requests for the document wait for one run
+    lock = Lock()  # simultaneous requests for the document, which takes a third of a second, make it once
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, which is made on the first call."""
-        with self.making:
+        with self.lock:
             document = super().openapi()
             schemas = document["components"]["schemas"]
             if BODIES[0].__name__ not in schemas:
                 template = "#/components/schemas/{model}"
                 _, bodies = models_json_schema(
-                    [(each, "validation") for each in BODIES], ref_template=template
+                    [(model, "validation") for model in BODIES], ref_template=template
                 )
                 schemas |= jsonable_encoder(bodies["$defs"], exclude_none=True)
         return document
@@ -86,14 +86,14 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         lifespan=partial(_run, service),
         openapi_tags=TAGS,
         dependencies=KEY_NEEDED,
-        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
+        generate_unique_id_function=lambda route: route.name,  # the names in generated clients
         openapi_url=None,  # served by routes/page.py
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         telemetry={  # metrics and logs are those of service/observability
-            "tracing": service.spans is not None,
-            "tracer_provider": service.spans,
+            "tracing": service.tracer_provider is not None,
+            "tracer_provider": service.tracer_provider,
             "metrics": False,
             "logs": False,
         },
@@ -101,8 +101,8 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         middleware=_middleware(service),
     )
     app.state.service = service
-    for each in ROUTERS:
-        app.include_router(each.router)
+    for module in ROUTERS:
+        app.include_router(module.router)
     return app
 
 
@@ -110,7 +110,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
 async def _run(service: AppState, app: FastAPI) -> AsyncIterator[None]:
     """Start the service with the application, and stop it at the end."""
     await service.start()
-    await asyncio.to_thread(list, iter_route_contexts(app.routes))  # else the first request does
+    await asyncio.to_thread(list, iter_route_contexts(app.routes))  # otherwise the first request does this
     try:
         yield
     finally:
@@ -129,6 +129,6 @@ def _middleware(service: AppState) -> list[Middleware]:
     return [
         Middleware(RequestContextMiddleware, service),
         *([cors] if service.settings.cors_allow_origin else []),
-        Middleware(GZipMiddleware, minimum_size=COMPRESSED_BYTES, compresslevel=COMPRESSION_LEVEL),
+        Middleware(GZipMiddleware, minimum_size=MIN_COMPRESSED_BYTES, compresslevel=COMPRESSION_LEVEL),
         Middleware(RequestLimitMiddleware, service),
     ]

@@ -1,4 +1,4 @@
-"""API keys: who may call. It reads and compares keys; `http/dependencies.py` takes them from requests."""
+"""Read and compare API keys; `http/dependencies.py` takes them from requests."""
 
 import hashlib
 import hmac
@@ -17,7 +17,7 @@ class Keys:
         self.reload()
 
     def reload(self) -> None:
-        """Read the file again. A file that cannot be read changes nothing and is an error."""
+        """Read the file again. If it cannot be read, the keys stay and an error is raised."""
         keys = list(self._inline)
         if self._file is not None:
             try:
@@ -33,12 +33,12 @@ class Keys:
     def __len__(self) -> int:
         return len(self._digests)
 
-    def check(self, *given: bytes) -> None:
-        """Raise unless one of these is a key of ours. Takes the same time for every wrong key."""
-        if not given:
+    def check(self, *keys: bytes) -> None:
+        """Raise unless one of these keys may call. It takes the same time for every wrong key."""
+        if not keys:
             header = "send the header Authorization: Bearer KEY, or X-API-Key: KEY"
             raise Unauthorized(f"an API key is needed: {header}")
-        digests = [hashlib.sha256(key).digest() for key in given]
-        matches = [hmac.compare_digest(digest, ours) for digest in digests for ours in self._digests]
+        digests = [hashlib.sha256(key).digest() for key in keys]
+        matches = [hmac.compare_digest(digest, known) for digest in digests for known in self._digests]
         if not any(matches):
             raise Unauthorized("this API key is not one of those that may call")

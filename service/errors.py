@@ -3,20 +3,20 @@
     HardmaxError
     ├── CapacityError
     │   └── Cancelled           the client left
-    ├── ConfigurationError      a setting or a flag; stops the start with one line
+    ├── ConfigurationError      an unusable setting or flag; ends the start with one line
     ├── BundleError             a model bundle that breaks its contract; names the field
-    └── InferenceError          the runtime failed; the cause is for the log, never for the client
+    └── InferenceError          the runtime failed; the cause is logged, never sent to the client
 
-Raise where the fact is known. `service.http.errors` alone turns these into statuses.
+Only `service.http.errors` turns these into statuses.
 """
 
 from hardmax.errors import *  # noqa: F403
 from hardmax.errors import CapacityError, HardmaxError
 
 
-def needs(what: str, package: str, extra: str) -> str:
-    """Says how to install the package of an extra: from a checkout, as no index has hardmax."""
-    return f"{what} needs {package}: pip install '.[{extra}]' in the checkout"
+def needs(feature: str, package: str, extra: str) -> str:
+    """Return how to install the package of an extra: from a checkout, because no index has hardmax."""
+    return f"{feature} needs {package}: pip install '.[{extra}]' in the checkout"
 
 
 class Cancelled(CapacityError):
@@ -32,4 +32,4 @@ class BundleError(HardmaxError):
 
 
 class InferenceError(HardmaxError):
-    """ONNX Runtime failed on an input that we thought right."""
+    """ONNX Runtime failed on an input that was checked."""

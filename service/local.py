@@ -1,6 +1,6 @@
-"""`hardmax.Local`: every call of `hardmax.Client`, answered in this process. Models load when first needed.
+"""`hardmax.Local`: the methods of `hardmax.Client` in this process. Models load when they are first used.
 
-For the command line and for notebooks. It runs one thing at a time; the service runs many.
+For the command line and for notebooks. It runs one request at a time; the service runs many.
 """
 
 import json
@@ -77,10 +77,10 @@ class Local(Api):
 
     def _classify(self, request: ApiRequest) -> dict[str, Any]:
         body = validate(request.body or {}, ClassifyRequest)
-        texts = read_tasks(body, self._model, self._settings)
-        results = raise_first(classify_all(texts))
-        for text, answers in zip(texts, results, strict=True) if (searches := select_searches(body)) else ():
-            run_sync(add_searches(text, answers, searches, _run_all))
+        tasks = read_tasks(body, self._model, self._settings)
+        results = raise_first(classify_all(tasks))
+        for task, answers in zip(tasks, results, strict=True) if (searches := select_searches(body)) else ():
+            run_sync(add_searches(task, answers, searches, _run_all))
         return {"id": uuid4().hex, **build_document(body.model or self._settings.default_model, results)}
 
     def _dynamics(self, request: ApiRequest) -> Any:
@@ -103,7 +103,7 @@ class Local(Api):
     def _sequences(self, request: ApiRequest) -> dict[str, Any]:
         body = request.body or {}
         classifier: SequenceClassifier = self._model(body["model"], "sequences")
-        labels = classifier.classify([np.array(each, np.float64) for each in body["sequences"]])
+        labels = classifier.classify([np.array(points, np.float64) for points in body["sequences"]])
         data = [{"index": i, **label} for i, label in enumerate(labels)]
         return {"id": uuid4().hex, "model": body["model"], "data": data}
 
@@ -114,9 +114,9 @@ class Local(Api):
         for name, folder in bundles.items():
             try:
                 bundle = read_bundle(folder)
-                known = {"default": name == default, "version": version_of(name), "digest": bundle.digest}
+                added = {"default": name == default, "version": version_of(name), "digest": bundle.digest}
                 labels = describe_labels(bundle.card) if bundle.kind == HEAD else {}
-                cards.append({**bundle.card, **labels, **known})
+                cards.append({**bundle.card, **labels, **added})
             except BundleError as error:
                 log.warning("bundle %s refused: %s", name, error.message)
         return {"models": cards}
@@ -130,15 +130,15 @@ class Local(Api):
         except NotFound as error:
             if self._settings.models_dir:
                 raise
-            where = "models of your own are in the folder that --models-dir or models_dir names"
-            raise NotFound(f"{error.message}; {where}", param=error.param) from None
+            hint = "models of your own are in the folder that --models-dir or models_dir names"
+            raise NotFound(f"{error.message}; {hint}", param=error.param) from None
         return self._registry.find(name, kind)
 
 
-async def _run_all(texts: Sequence[ClassificationTask]) -> Results:
-    return classify_all(texts)
+async def _run_all(tasks: Sequence[ClassificationTask]) -> Results:
+    return classify_all(tasks)
 
 
 def _as_written(answer: dict[str, Any]) -> Any:
-    """Return an answer as a client of a server reads it."""
+    """Return an answer as a client of a server parses it."""
     return json.loads(b"".join(write_document({"id": uuid4().hex, **answer})))

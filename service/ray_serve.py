@@ -1,9 +1,9 @@
-"""The same service as an application of Ray Serve: replicas behind Ray's proxies, scaled by load.
+"""The service as an application of Ray Serve: replicas behind Ray's proxies, scaled by load.
 
     serve deploy deploy/ray/serve.yaml
 
-The module is not called ray: Ray puts the folder of a driver's script on its workers' path, and would find
-that instead.
+The module is not called ray: Ray puts the folder of a driver's script on its workers' path, and would import
+this module instead of itself.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ except ImportError as error:
 
 def application(flags: dict[str, Any]) -> serve.Application:
     """Return the Ray Serve application; `flags` are settings, as `args` of the configuration file."""
-    # Ray's proxies listen, under names of the cluster: ALLOWED_HOSTS says which are ours, if only some are.
+    # Ray's proxies listen under names of the cluster, which ALLOWED_HOSTS can restrict
     flags = {"host": "0.0.0.0", **flags}
-    load_settings(**flags)  # a mistake fails now, not in a replica
+    load_settings(**flags)  # an error is raised here, not in a replica
     apps: list[FastAPI] = []
 
     def build() -> FastAPI:
-        apps.append(replica(load_settings(**{"intra_op_threads": assigned_cpus(), **flags})))
+        apps.append(create_replica(load_settings(**{"intra_op_threads": assigned_cpus(), **flags})))
         return apps[0]
 
     class Replica:
@@ -45,8 +45,8 @@ def application(flags: dict[str, Any]) -> serve.Application:
     return serve.deployment(serve.ingress(build)(Replica), name="Hardmax").bind()
 
 
-def replica(settings: Settings) -> FastAPI:
-    """Return the service in a process of its own, of which Ray keeps what it writes to standard error."""
+def create_replica(settings: Settings) -> FastAPI:
+    """Return the service in its own process, whose standard error Ray stores."""
     configure(settings.log_format, settings.log_level)
     app = create_app(settings)
     app.state.service.owns_process = True
@@ -54,5 +54,5 @@ def replica(settings: Settings) -> FastAPI:
 
 
 def assigned_cpus() -> int:
-    """Return the CPUs that Ray has set aside for this actor: an inference should use no more threads."""
+    """Return the CPUs that Ray reserves for this actor: an inference should use no more threads."""
     return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))

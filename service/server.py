@@ -1,12 +1,12 @@
 """Serve the application with uvicorn as published: one process, or several under uvicorn's supervisor.
 
-How a process stops, on SIGTERM or SIGINT:
+On SIGTERM or SIGINT a process stops in these steps:
 
-1. `/ready` answers 503 and every response says `Connection: close`, while connections are still accepted
-   for `DRAIN_S`.
-2. The listener is closed; connections that were accepted have `LAST_REQUESTS_S` to send their request.
-3. uvicorn finishes what runs within SHUTDOWN_GRACE_S; what is left is cancelled and answered 503.
-4. The process ends with 0, `KILL_AFTER_S` after the grace at the latest.
+1. `/ready` answers 503 and every response has `Connection: close`, while connections are still accepted for
+   `DRAIN_S`.
+2. The listener is closed; accepted connections have `LAST_REQUESTS_S` to send their request.
+3. uvicorn finishes running requests within SHUTDOWN_GRACE_S; then they are cancelled and answered 503.
+4. The process ends with 0, at the latest `KILL_AFTER_S` after the grace period.
 
 SIGHUP reads models and keys again; with several workers the supervisor replaces them one after the other
 instead. The supervisor also replaces a worker that has ended or does not answer its health check. A process
@@ -51,15 +51,15 @@ DRAIN_S = 0.3
 LAST_REQUESTS_S = 0.5
 LAST_RESPONSES_S = 0.5
 KILL_AFTER_S = 5.0
-KEEP_ALIVE_S = 75  # longer than proxies keep theirs: no request meets a connection that is being closed
-WORKER_HEALTHCHECK_S = 30  # also bounds how long a worker takes to import, on a busy machine
+KEEP_ALIVE_S = 75  # longer than that of proxies, which then never use a connection that is being closed
+WORKER_HEALTHCHECK_S = 30  # also the time for a worker's imports, on a busy machine
 MAX_CONNECTIONS = 4096
 MAX_STARTUP_LINE_CHARS = 110
 FAILED, MISCONFIGURED = 1, 2
 
 
 def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
-    """Serve until a signal says stop.
+    """Serve until a signal stops the process.
 
     Returns:
         The exit code: 0 after a signal, 1 if inference failed, 2 for settings that cannot be used.
@@ -71,12 +71,12 @@ def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: sys.exit(0))
     configure(settings.log_format, settings.log_level)
-    settings = with_default_model(settings)  # once: all workers have the same
+    settings = with_default_model(settings)  # the same for all workers
     listener = listen(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
-    several = settings.workers > 1
-    with shared_metrics() if several or MULTIPROCESS_DIR in os.environ else contextlib.nullcontext():
-        return (_supervise if several else _run)(settings, make_app, listener)
+    is_supervised = settings.workers > 1
+    with shared_metrics() if is_supervised or MULTIPROCESS_DIR in os.environ else contextlib.nullcontext():
+        return (_supervise if is_supervised else _run)(settings, make_app, listener)
 
 
 def _run(settings: Settings, make_app: MakeApp, listener: socket.socket) -> int:
@@ -100,8 +100,8 @@ def listen(settings: Settings) -> socket.socket:
         listener.listen(2048)
     except (OSError, OverflowError) as error:
         listener.close()
-        where, reason = f"{settings.host}:{settings.port}", getattr(error, "strerror", None) or error
-        problem = f"cannot listen on {where} ({reason}): choose another port with --port"
+        address, reason = f"{settings.host}:{settings.port}", getattr(error, "strerror", None) or error
+        problem = f"cannot listen on {address} ({reason}): choose another port with --port"
         raise ConfigurationError(problem, param="PORT") from None
     listener.set_inheritable(True)
     return listener
@@ -138,10 +138,10 @@ def _config(app: Any, settings: Settings, *, factory: bool = False) -> uvicorn.C
 
 
 def build_app(settings: Settings, make_app: MakeApp, announced: Event | None = None) -> FastAPI:
-    """Build the application for the process that serves it: with logs, signals and the way it ends.
+    """Build the application for the process that serves it, with logs, signals and an exit code.
 
     Args:
-        announced: Set by the first of several workers that is ready, which announces them all.
+        announced: Set by the first ready worker of several, which logs the start for all.
     """
     limit_heaps()
     configure(settings.log_format, settings.log_level)
@@ -178,7 +178,7 @@ def handle_signals(service: AppState) -> None:
     stop_server = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def stop(number: signal.Signals) -> None:
-        if not service.started:  # a bundle may be loading in a thread that nothing can interrupt
+        if not service.started:  # a bundle may be loading in a thread that cannot be interrupted
             log.info("%s while starting", number.name)
             _end_process()
         handler = stop_server[number]
@@ -191,12 +191,12 @@ def handle_signals(service: AppState) -> None:
         grace_s = service.settings.shutdown_grace_s
         log.info("stopping on %s, within %g s", number.name, grace_s)
         service.drain()
-        last = threading.Timer(grace_s + KILL_AFTER_S, _end_process)
-        last.daemon = True
-        last.start()
+        kill_timer = threading.Timer(grace_s + KILL_AFTER_S, _end_process)
+        kill_timer.daemon = True
+        kill_timer.start()
 
         def close_listeners() -> None:
-            """uvicorn closes connections from which it has read nothing: the last ones get time to send."""
+            """Close the listeners, and let new connections send: uvicorn closes those without data."""
             for listener in server.servers:
                 listener.close()
             loop.call_later(LAST_REQUESTS_S, handler, number, None)
@@ -209,28 +209,28 @@ def handle_signals(service: AppState) -> None:
 
 
 async def _end_after_failure(service: AppState) -> None:
-    """Stop this process when its inference thread is dead."""
+    """Stop this process when its inference thread has died."""
     await service.failed.wait()
     log.critical("stopping: the inference thread is dead")
-    await asyncio.sleep(LAST_RESPONSES_S)  # callers get their refusals, a probe sees /health fail
+    await asyncio.sleep(LAST_RESPONSES_S)  # for the errors of waiting callers, and a failing probe of /health
     signal.raise_signal(signal.SIGTERM)
 
 
 def _end_process() -> NoReturn:
-    """End this process at once, and with it a thread that nothing can interrupt."""
+    """End this process at once, with a thread that cannot be interrupted."""
     logging.shutdown()
     os._exit(0)
 
 
-def exit_with_error(failure: HardmaxError) -> NoReturn:
-    """End a process that could not start: one line that says why, after what the log says."""
+def exit_with_error(error: HardmaxError) -> NoReturn:
+    """End a process that could not start, with one line after the log."""
     logging.shutdown()
-    print(f"hardmax: {failure.message}", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"hardmax: {error.message}", file=sys.stderr, flush=True)  # noqa: T201
     os._exit(STARTUP_FAILURE if multiprocessing.parent_process() else MISCONFIGURED)
 
 
 def _follow_supervisor() -> None:
-    """Stop this worker when its supervisor was killed: nothing else would."""
+    """Stop this worker when its supervisor was killed."""
     supervisor = multiprocessing.parent_process()
     if supervisor is not None:
         supervisor.join()
@@ -244,13 +244,11 @@ def _shorten(line: str) -> str:
 
 
 def log_startup(service: AppState) -> None:
-    """Print one screen: where it listens, with which models, and how to stop it. In JSON one line of the
-    log.
-    """
+    """Print the address, the models and how to stop the service; as one line of the log in JSON."""
     settings = service.settings
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{settings.port}"
-    entries = sorted(service.registry.entries.values(), key=lambda each: (each.kind, each.name))
+    entries = sorted(service.registry.entries.values(), key=lambda entry: (entry.kind, entry.name))
     lines = [
         f"hardmax {__version__} on {url}",
         f"  page      {url}/   (documentation /docs, metrics /metrics)",
@@ -263,11 +261,11 @@ def log_startup(service: AppState) -> None:
     if settings.log_format == "json":
         log.info("; ".join(" ".join(line.split()) for line in lines))
         return
-    kind = max((len(entry.kind) for entry in entries), default=0)
-    models = [f"  {entry.kind:{kind}}  {entry.name:16} {entry.card['description']}" for entry in entries]
+    width = max((len(entry.kind) for entry in entries), default=0)
+    models = [f"  {entry.kind:{width}}  {entry.name:16} {entry.card['description']}" for entry in entries]
     lines += [
         *(_shorten(line) for line in models),
         "Stop with Ctrl-C or SIGTERM; SIGHUP reads models and keys again.",
     ]
-    with contextlib.suppress(OSError):  # a full disk behind the log does not stop the service
+    with contextlib.suppress(OSError):  # a full disk does not stop the service
         print("\n".join(lines), flush=True)  # noqa: T201

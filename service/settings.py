@@ -1,4 +1,4 @@
-"""Every setting of the service, in one frozen object.
+"""All settings of the service, in one frozen object.
 
 Each field is a flag of `hardmax serve` (`--max-points`) and an environment variable (`HARDMAX_MAX_POINTS`);
 the flag wins. The help text of a flag, `.env.example` and the table in the documentation come from here.
@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
-RENAMED = {"BUNDLED_MODELS": "PRETRAINED_MODELS", "UNDECIDED_AS_LABEL": "ABSTAIN_AS_NEUTRAL"}  # in 0.4
+NEW_NAMES = {"BUNDLED_MODELS": "PRETRAINED_MODELS", "UNDECIDED_AS_LABEL": "ABSTAIN_AS_NEUTRAL"}  # since 0.4
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 match_service_link = re.compile(rf"{PREFIX}(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_.+)").fullmatch
-PAGE_FILES = "/web/{path:path}"  # a route that needs no key: what it gives is public anyway
+PAGE_FILES = "/web/{path:path}"  # needs no key: the files are public
 PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
 
 
@@ -123,30 +123,30 @@ class Settings(BaseModel):
     @field_validator("api_keys")
     @classmethod
     def _must_hold_a_key(cls, keys: str) -> str:
-        if keys and not _listed(keys):
+        if keys and not _split_list(keys):
             raise ValueError("holds no key: leave it empty if none is needed")
         return keys
 
     @property
     def model_folders(self) -> list[Path]:
-        """Where bundles are; of two with the same name the later folder's is served."""
-        own = [self.models_dir] if self.models_dir else []
-        return [PRETRAINED_FOLDER, *own] if self.pretrained_models else own
+        """The folders of bundles; of two bundles with the same name the later folder's is served."""
+        custom = [self.models_dir] if self.models_dir else []
+        return [PRETRAINED_FOLDER, *custom] if self.pretrained_models else custom
 
     @property
     def host_names(self) -> list[str]:
-        """What a request may be addressed to, where not any name will do."""
-        return [*LOOPBACK, *_listed(self.allowed_hosts.lower())]
+        """The names that requests may be addressed to, unless any name is allowed."""
+        return [*LOOPBACK, *_split_list(self.allowed_hosts.lower())]
 
     @property
     def any_host(self) -> bool:
-        return "*" in _listed(self.allowed_hosts) or (
+        return "*" in _split_list(self.allowed_hosts) or (
             not self.allowed_hosts and self.host not in LOOPBACK and not self.host.startswith("127.")
         )
 
     @property
     def cors_origins(self) -> list[str]:
-        return _listed(self.cors_allow_origin)
+        return _split_list(self.cors_allow_origin)
 
     @cached_property
     def payload_limit_bytes(self) -> int:
@@ -158,27 +158,27 @@ class Settings(BaseModel):
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
-    """Settings from flags over environment; a bad or unknown one is a `ConfigurationError` of one line."""
+    """Load settings from flags and environment; flags win. An unusable one raises ConfigurationError."""
     environ = os.environ if environ is None else environ
-    known = {PREFIX + name.upper() for name in Settings.model_fields}
-    ours = {
+    names = {PREFIX + name.upper() for name in Settings.model_fields}
+    variables = {
         name: value
         for name, value in environ.items()
         if name.startswith(PREFIX) and not _is_service_link(name, value)
     }
-    unknown = sorted(ours.keys() - known)
+    unknown = sorted(variables.keys() - names)
     if unknown:
-        new = RENAMED.get(unknown[0].removeprefix(PREFIX))
+        new = NEW_NAMES.get(unknown[0].removeprefix(PREFIX))
         reason = f"was renamed to {PREFIX}{new}" if new else "is not a setting of hardmax"
         raise ConfigurationError(f"{unknown[0]} {reason}", param=unknown[0])
-    given = {name[len(PREFIX) :].lower(): value for name, value in ours.items() if value}
+    values = {name[len(PREFIX) :].lower(): value for name, value in variables.items() if value}
     try:
-        return Settings.model_validate({**given, **flags})
+        return Settings.model_validate({**values, **flags})
     except ValidationError as error:
         problem = error.errors()[0]
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
         name = f"--{field.replace('_', '-')}" if field in flags else PREFIX + field.upper()
-        reason = problem["msg"].removeprefix("Value error, ")  # as pydantic begins what validators say
+        reason = problem["msg"].removeprefix("Value error, ")  # pydantic's prefix of a validator's message
         raise ConfigurationError(f"{name}: {reason}", param=name) from None
 
 
@@ -187,19 +187,19 @@ def _is_service_link(name: str, value: str) -> bool:
     return bool(match_service_link(name)) or (name.endswith("_PORT") and value.startswith("tcp://"))
 
 
-def _listed(names: str) -> list[str]:
+def _split_list(names: str) -> list[str]:
     return [name for part in names.split(",") if (name := part.strip())]
 
 
 def available_cpus() -> int:
-    """CPUs this process may really use: its affinity, cut by a cgroup quota (v2 or v1) where one is set."""
+    """Return the CPUs this process may use: its affinity, limited by a cgroup quota (v2 or v1) if any."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _cgroup_quota(Path("/sys/fs/cgroup"))
     return max(1, min(allowed, math.ceil(quota))) if quota else allowed
 
 
 def available_memory() -> int:
-    """Bytes this process may use: the machine's, cut by a cgroup's limit (v2 or v1) where one is set."""
+    """Return the bytes this process may use: the machine's, limited by a cgroup (v2 or v1) if any."""
     bounds = [16 * 2**30]
     if hasattr(os, "sysconf"):
         bounds.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,7 +1,7 @@
-"""The parts of one server process and their life: load, warm, watch the models, drain, stop.
+"""The state of one server process and its lifecycle: load, warm, watch the models, drain, stop.
 
-Built by `create_app`, started and stopped by the application's lifespan. It contains no HTTP: routes and
-middleware are given it.
+`create_app` builds it, and the application's lifespan starts and stops it. It contains no HTTP; routes and
+middleware use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.errors import ConfigurationError, NotReady
 from service.loaders import Loaders, domain_loaders
 from service.memory import collect_garbage, freeze_gc
 from service.observability.metrics import Metrics
-from service.observability.tracing import spans_to
+from service.observability.tracing import make_tracer_provider
 from service.runtime.batcher import Batcher
 from service.runtime.card import HEAD
 from service.runtime.compute import Compute
@@ -33,27 +33,27 @@ from service.text.pipeline import Answer, ClassificationTask, run_batch
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-CLOUDS_WAITING = 16
+MAX_WAITING_CLOUDS = 16
 SAMPLE_S = 0.25
-WATCH_S = 0.5  # from one look at MODELS_DIR to the next
+WATCH_S = 0.5  # between two checks of MODELS_DIR
 RELEASE_EVERY_S, RELEASE_FOR_S = 5.0, 30.0  # memory of large requests
 STUCK_AFTER_S = 120.0
-DEAD = "the inference thread does not answer"
+DEAD_MESSAGE = "the inference thread does not answer"
 
 
 class LargeRequests(asyncio.Semaphore):
-    """The slots of large requests, and when the last one was given back."""
+    """The slots of large requests, and the time when the last one was released."""
 
     released_at = -float("inf")
 
     def release(self) -> None:
-        """Give a slot back."""
+        """Release a slot."""
         self.released_at = time.monotonic()
         super().release()
 
 
 class AppState:
-    """What routes are given: settings, models, queues, metrics, log, traces."""
+    """The state that routes use: settings, models, queues, metrics, log, traces."""
 
     def __init__(self, settings: Settings, loaders: Loaders | None = None) -> None:
         self.settings = settings
@@ -63,34 +63,34 @@ class AppState:
         self.large_requests = LargeRequests(settings.max_large_requests)
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
-        self.draining = False  # it stops: what still comes is answered, and its connection closed
-        self.owns_process = False  # else the garbage collector belongs to the program that opened the service
+        self.draining = False  # the service stops: it still answers requests, and closes their connections
+        self.owns_process = False  # otherwise another program owns the garbage collector
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
         self.texts: Batcher[ClassificationTask, list[Answer]] = Batcher(
             partial(run_batch, report_tokenization=self.metrics.tokenise.observe),
             budget=settings.max_batch_tokens,
             wait_s=settings.request_timeout_s,
-            report=self.metrics.batch_ran,
+            report=self.metrics.record_batch,
             failed=self.failed.set,
         )
         self.compute = Compute(
             memory_bytes=settings.compute_memory_bytes,
-            depth=CLOUDS_WAITING,
+            depth=MAX_WAITING_CLOUDS,
             preload=[clouds.__name__],
         )
-        self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")  # a body takes many times its size
-        self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")  # one: parsing takes much memory
+        self.tracer_provider = make_tracer_provider(url) if (url := settings.otlp_endpoint) else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self.started = False
-        self._has_default = False  # whether the default model was there at the start
+        self._has_default = False  # whether the default model was loaded at the start
 
     async def start(self) -> None:
         """Load the models and start the background tasks."""
         self.compute.start()
         await asyncio.to_thread(self._load)
-        self.run_in_background(self._observe())
+        self.run_in_background(self._sample_metrics())
         self.run_in_background(self._watch_models())
         self.run_in_background(self._release_memory())
         if self.owns_process:
@@ -98,13 +98,13 @@ class AppState:
         self.started = True
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run this until it ends or the service stops."""
+        """Run a coroutine until it ends or the service stops."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def run_in_parser(self, work: Callable[[], T]) -> T:
-        """Run this in the thread that parses long bodies, one at a time."""
+        """Run a function in the thread that parses long bodies, one at a time."""
         return await asyncio.get_running_loop().run_in_executor(self._parser, work)
 
     def _load(self) -> None:
@@ -119,7 +119,7 @@ class AppState:
         self._has_default = missing is None
         default = self.registry.get(self.settings.default_model)
         if default is not None and default.kind == HEAD:
-            self.registry.find(default.name, HEAD)  # an older version is loaded when it is asked for
+            self.registry.find(default.name, HEAD)  # loads it if it is an older version
 
     async def stop(self) -> None:
         """Stop the background tasks, the inference thread and the compute process."""
@@ -132,8 +132,8 @@ class AppState:
         self._parser.shutdown(wait=False, cancel_futures=True)
         self.texts.stop()
         await asyncio.to_thread(self.compute.stop)
-        if self.spans is not None:
-            await asyncio.to_thread(self.spans.shutdown)
+        if self.tracer_provider is not None:
+            await asyncio.to_thread(self.tracer_provider.shutdown)
 
     async def reload(self) -> None:
         """Read the keys and the models again; errors are logged, and models in use stay."""
@@ -151,7 +151,7 @@ class AppState:
             await asyncio.to_thread(self._read_models)
 
     def _read_models(self) -> None:
-        """Bring the models in step with the folders; log and count what has changed."""
+        """Load the models of the folders; log and count changes."""
         before, refused = self.registry.entries, self.registry.refused
         self.registry.refresh()
         after = self.registry.entries
@@ -165,46 +165,44 @@ class AppState:
         if old is not None and new is not None and old.digest == new.digest:
             return
         if old is not None:
-            self.metrics.model_served(name, old.kind, old.digest, False)
+            self.metrics.set_model_served(name, old.kind, old.digest, False)
         if new is not None:
-            self.metrics.model_served(name, new.kind, new.digest, True)
+            self.metrics.set_model_served(name, new.kind, new.digest, True)
         log.info("model %s %s", name, "added" if old is None else "removed" if new is None else "replaced")
 
     async def _watch_models(self) -> None:
-        """Follow MODELS_DIR by its path, whatever lies there now. A bundle half written is refused for a
-        moment, and taken when it is whole.
-        """
-        seen = None
+        """Reload the models when MODELS_DIR changes. An incomplete bundle is loaded once it is complete."""
+        loaded = None
         while True:
             try:
-                found = await asyncio.to_thread(bundle_fingerprints, self.settings.model_folders)
-                if found != seen or (found is not None and self.registry.is_behind(found)):
-                    seen = found
+                present = await asyncio.to_thread(bundle_fingerprints, self.settings.model_folders)
+                if present != loaded or (present is not None and self.registry.is_behind(present)):
+                    loaded = present
                     await self._refresh()
-            except Exception:  # the edge of a worker loop: whatever a bundle did, the next one is still seen
+            except Exception:  # the edge of a worker loop: later changes are still loaded
                 log.exception("MODELS_DIR could not be followed; trying again")
             await asyncio.sleep(WATCH_S)
 
-    async def _observe(self) -> None:
-        """Sample the gauges a few times a second."""
+    async def _sample_metrics(self) -> None:
+        """Set the gauges every SAMPLE_S."""
         while True:
-            self.metrics.sample(
+            self.metrics.set_gauges(
                 in_flight=self.running_requests,
                 texts_waiting=self.texts.depth,
                 clouds_waiting=self.compute.waiting,
-                ready=self.unready() is None,
+                ready=self.unready_reason() is None,
             )
             await asyncio.sleep(SAMPLE_S)
 
     async def _release_memory(self) -> None:
-        """Give memory back while large requests are answered, and for a while after the last."""
+        """Release memory while large requests are answered, and for RELEASE_FOR_S after the last."""
         while True:
             await asyncio.sleep(RELEASE_EVERY_S)
             if time.monotonic() < self.large_requests.released_at + RELEASE_FOR_S:
                 await asyncio.to_thread(collect_garbage)
 
     def drain(self) -> None:
-        """From now on /ready says that no more requests should come; those that come are still answered."""
+        """Let /ready answer 503 from now on; requests are still answered."""
         self.draining = True
 
     def healthy(self) -> bool:
@@ -214,19 +212,19 @@ class AppState:
     def check_health(self) -> None:
         """Raise NotReady if the inference thread does not work."""
         if not self.healthy():
-            raise NotReady(DEAD)
+            raise NotReady(DEAD_MESSAGE)
 
     def check_ready(self) -> None:
         """Raise NotReady if requests should not come."""
-        if reason := self.unready():
+        if reason := self.unready_reason():
             raise NotReady(reason)
 
-    def unready(self) -> str | None:
-        """Why no traffic should be sent here, or None."""
+    def unready_reason(self) -> str | None:
+        """Return why no requests should be sent, or None."""
         if self.draining:
             return "the service is stopping"
         if not self.started:
             return "models are being loaded"
         if self._has_default and (missing := self.registry.why_missing(self.settings.default_model)):
             return f"the default model is gone: {missing}"
-        return None if self.healthy() else DEAD
+        return None if self.healthy() else DEAD_MESSAGE

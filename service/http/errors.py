@@ -106,7 +106,7 @@ def log_error(error: Exception, kind: str, scope: Scope) -> None:
     if kind == INTERNAL[1]:
         log.error("request %s failed", scope["state"]["request_id"], exc_info=error)
     scope["state"]["error"] = kind
-    scope["app"].state.service.metrics.failed(kind)
+    scope["app"].state.service.metrics.count_error(kind)
 
 
 def _headers(error: Exception) -> dict[str, str]:

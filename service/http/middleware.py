@@ -78,7 +78,7 @@ class RequestContextMiddleware:
         finally:
             seconds, method = time.perf_counter() - start_s, scope["method"]
             route = getattr(scope.get("route"), "path", "(none)")
-            self._service.metrics.answered(route, method, status, seconds)
+            self._service.metrics.count_response(route, method, status, seconds)
             page_file = route == PAGE_FILES and status < 400  # the page has forty files
             log_request(
                 state["request_id"], method, route, status, seconds, error=state.get("error"), debug=page_file

@@ -1,1 +1,1 @@
-"""What operators see: metrics, log lines."""
+"""Metrics, logs and traces."""

@@ -1,7 +1,7 @@
-"""Log lines, for people (text) or for machines (json, an object a line). No text of a user is among them.
+"""Log lines, for people (text) or for machines (json, an object per line), without texts of users.
 
 Logging never waits for the program that reads the log. Records go to a queue of bounded length, whose
-listener writes them to standard error; what the queue has no room for is dropped and counted.
+listener writes them to standard error; records that do not fit are dropped and counted.
 """
 
 import atexit
@@ -16,9 +16,9 @@ from typing import Any, Literal
 from hardmax.formatting import printable
 
 STDERR = 2
-MAX_RECORDS = 4_000  # that wait to be written
+MAX_RECORDS = 4_000  # waiting to be written
 MAX_MESSAGE_CHARS = 16_000  # of a message or a traceback
-LAST_LINES_S = 1.0  # the time at exit to write the last lines
+LAST_LINES_S = 1.0  # at exit, to write the last lines
 
 Style = Literal["text", "json"]
 access = logging.getLogger("service.requests")
@@ -53,7 +53,7 @@ def log_request(
     error: str | None = None,
     debug: bool = False,
 ) -> None:
-    """`error`: the type that the answer gave it."""
+    """Log a request; `error` is the error type of the answer."""
     fields = {
         "logger": "access",
         "method": method,
@@ -79,7 +79,7 @@ def log_request(
 
 
 class DroppingQueueHandler(QueueHandler):
-    """Drop what the queue has no room for, and log how much that was once there is room."""
+    """Drop records that do not fit into the queue, and log their number once there is room."""
 
     queue: Queue[Any]
 
@@ -91,28 +91,28 @@ class DroppingQueueHandler(QueueHandler):
         """Put a record into the queue, or count it as lost."""
         try:
             if self._dropped:
-                self.queue.put_nowait(lost_lines(self._dropped, "they were not read in time"))
+                self.queue.put_nowait(make_loss_record(self._dropped, "they were not read in time"))
                 self._dropped = 0
             self.queue.put_nowait(record)
         except Full:
             self._dropped += 1
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Return the record as it is: the listener formats it, in this process."""
+        """Return the record unchanged: the listener formats it, in this process."""
         return record
 
     def flush(self) -> None:
-        """Wait for the last lines to be written, for a moment."""
+        """Wait up to LAST_LINES_S for the last lines to be written."""
         deadline = time.monotonic() + LAST_LINES_S
         while self.queue.unfinished_tasks and time.monotonic() < deadline:
             time.sleep(0.005)
 
 
 class DescriptorHandler(logging.Handler):
-    """Write each line at once, so that those of several workers never mix.
+    """Write each line at once, so that lines of several workers never mix.
 
-    It has no lock: the listener alone writes, and at its end the process must not wait for a log that is
-    not read.
+    It has no lock: only the listener writes, and at its end the process must not wait for a log that nobody
+    reads.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -128,7 +128,7 @@ class DescriptorHandler(logging.Handler):
         """Write a record, or count it as lost."""
         try:
             if self._lost:
-                self._write(lost_lines(self._lost, "they could not be written"))
+                self._write(make_loss_record(self._lost, "they could not be written"))
                 self._lost = 0
             self._write(record)
         except OSError:  # a full disk: this line is lost, requests are not
@@ -138,10 +138,10 @@ class DescriptorHandler(logging.Handler):
         os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
 
 
-def lost_lines(count: int, why: str) -> logging.LogRecord:
-    """Return the record that says how many others were lost."""
+def make_loss_record(count: int, reason: str) -> logging.LogRecord:
+    """Return the record with the number of lost lines."""
     message = "%d log lines were lost: %s"
-    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (count, why), None)
+    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (count, reason), None)
 
 
 class TextFormatter(logging.Formatter):
@@ -153,9 +153,9 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        message = printable(_short(record.getMessage())).replace("\n", "\\n")  # a name cannot forge a line
+        message = printable(_shorten(record.getMessage())).replace("\n", "\\n")  # a name cannot forge a line
         line = f"{self.formatTime(record)} {record.levelname.lower():7} {message}"
-        return f"{line}\n{_short(self.formatException(record.exc_info))}" if record.exc_info else line
+        return f"{line}\n{_shorten(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonFormatter(TextFormatter):
@@ -163,18 +163,16 @@ class JsonFormatter(TextFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        said = {"logger": record.name, "message": _short(record.getMessage())}
-        fields: dict[str, Any] = getattr(record, "fields", said)
+        default = {"logger": record.name, "message": _shorten(record.getMessage())}
+        fields: dict[str, Any] = getattr(record, "fields", default)
         line = {"time": self.formatTime(record), "level": record.levelname.lower(), **fields}
         if record.exc_info:
-            line["traceback"] = _short(self.formatException(record.exc_info))
+            line["traceback"] = _shorten(self.formatException(record.exc_info))
         return json.dumps(line)
 
 
-def _short(text: str) -> str:
-    """Its beginning and its end where it is very long: a queue of lines has a bound in bytes too."""
-    return (
-        text
-        if len(text) <= MAX_MESSAGE_CHARS
-        else f"{text[: MAX_MESSAGE_CHARS // 2]} ... {text[-MAX_MESSAGE_CHARS // 2 :]}"
-    )
+def _shorten(text: str) -> str:
+    """Return the text, or its beginning and end if it is long, which bounds the bytes of the queue."""
+    if len(text) <= MAX_MESSAGE_CHARS:
+        return text
+    return f"{text[: MAX_MESSAGE_CHARS // 2]} ... {text[-MAX_MESSAGE_CHARS // 2 :]}"

@@ -1,8 +1,8 @@
 """The metrics that Prometheus reads: their names, labels and meanings.
 
-With several workers each process writes its numbers to files in one folder, and whichever worker is scraped
-answers for all. The folder is our own, inside PROMETHEUS_MULTIPROC_DIR or the system's folder for temporary
-files; nothing else there is touched.
+With several workers each process writes its numbers to files in one folder, and the worker that is scraped
+answers for all. The service makes this folder inside PROMETHEUS_MULTIPROC_DIR or the system's folder for
+temporary files, and changes nothing else there.
 """
 
 import os
@@ -76,16 +76,16 @@ class Metrics:
             ProcessCollector(registry=registry)
             registry.register(GC_COLLECTOR)
 
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+    def count_response(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a response and its duration."""
         self._requests.labels(route, method, status).inc()
         self._durations.labels(route).observe(seconds)
 
-    def failed(self, reason: str) -> None:
-        """Count a failure."""
+    def count_error(self, reason: str) -> None:
+        """Count a request that was refused or failed."""
         self._failures.labels(reason).inc()
 
-    def batch_ran(self, items: int, tokens: int, waited_s: float, ran_s: float) -> None:
+    def record_batch(self, items: int, tokens: int, waited_s: float, ran_s: float) -> None:
         """Record a batch: its size, its waiting time and its duration."""
         self._batch_items.observe(items)
         self._batch_tokens.observe(tokens)
@@ -98,21 +98,21 @@ class Metrics:
         self._scores.labels(model).observe(answer["score"])
         self._known.labels(model).observe(1 - answer["unknown"] / max(1, answer["n_words"]))
 
-    def sample(self, *, in_flight: int, texts_waiting: int, clouds_waiting: int, ready: bool) -> None:
-        """Return the current state, computed a few times a second."""
+    def set_gauges(self, *, in_flight: int, texts_waiting: int, clouds_waiting: int, ready: bool) -> None:
+        """Set the gauges."""
         self._in_flight.set(in_flight)
         self._queue.labels("texts").set(texts_waiting)
         self._queue.labels("clouds").set(clouds_waiting)
         self._ready.set(ready)
 
-    def model_served(self, name: str, kind: str, version: str, served: bool) -> None:
+    def set_model_served(self, name: str, kind: str, version: str, served: bool) -> None:
         """Set whether a model is served."""
         labels = (name, kind, version[:12])
         if served:
             self._models.labels(*labels).set(1)
         elif MULTIPROCESS_DIR not in os.environ:
             self._models.remove(*labels)
-        else:  # the files of several processes keep every series: `_Served` leaves this one out
+        else:  # the files of several processes keep every series: `_ServedCollector` leaves this one out
             self._models.labels(*labels).set(0)
 
     def render(self) -> bytes:
@@ -121,12 +121,12 @@ class Metrics:
             return generate_latest(self._registry)
         _forget_ended_processes()
         shared = CollectorRegistry()
-        shared.register(_Served())
+        shared.register(_ServedCollector())
         return generate_latest(shared)
 
 
-class _Served(Collector):
-    """The numbers of all processes, without models that are served no more."""
+class _ServedCollector(Collector):
+    """The numbers of all processes, without models that are no longer served."""
 
     def collect(self) -> Iterator[Metric]:
         for metric in MultiProcessCollector(None).collect():  # type: ignore[no-untyped-call]
@@ -137,12 +137,12 @@ class _Served(Collector):
 
 @contextmanager
 def shared_metrics() -> Iterator[None]:
-    """Share the numbers of several processes in a folder of their own, removed at the end."""
+    """Share the numbers of several processes in a new folder, which is removed at the end."""
     try:
-        home = os.environ.get(MULTIPROCESS_DIR)
-        if home is not None:
-            Path(home).mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix="hardmax-metrics-", dir=home)
+        parent = os.environ.get(MULTIPROCESS_DIR)
+        if parent is not None:
+            Path(parent).mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix="hardmax-metrics-", dir=parent)
     except OSError as error:
         problem = f"{MULTIPROCESS_DIR}: several workers need a folder that can be written: {error.strerror}"
         raise ConfigurationError(problem, param=MULTIPROCESS_DIR) from None

@@ -1,16 +1,16 @@
-"""Traces: where the spans of requests are sent."""
+"""Send the spans of requests to an OpenTelemetry collector."""
 
 from typing import Any
 
 from service.errors import ConfigurationError, needs
 
 
-def spans_to(endpoint: str) -> Any:
+def make_tracer_provider(endpoint: str) -> Any:
     """Return a tracer provider that sends FastAPI's spans to a collector by OTLP over HTTP.
 
-    A request's span has spans below it for what its dependencies do (keys, reading the body) and for its
-    endpoint (queue, inference, writing the answer). A caller's `traceparent` makes it part of the caller's
-    trace. OpenTelemetry's SDK is imported only here.
+    A request's span has child spans for its dependencies (keys, reading the body) and for its endpoint
+    (queue, inference, writing the answer). A caller's `traceparent` makes it part of the caller's trace.
+    OpenTelemetry's SDK is imported only here.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -15,9 +15,9 @@ COUNT = f"""
 import os
 {IMPORT}
 metrics = Metrics()
-metrics.answered("/classify", "POST", 200, 0.01)
-metrics.answered("/classify", "POST", 200, 0.01)
-metrics.model_served("tiny", "text-classification", "v", True)
+metrics.count_response("/classify", "POST", 200, 0.01)
+metrics.count_response("/classify", "POST", 200, 0.01)
+metrics.set_model_served("tiny", "text-classification", "v", True)
 print(os.getpid())
 """
 
@@ -94,8 +94,8 @@ def test_models_that_are_served_no_more_have_no_series() -> None:
     """Row 20: each of ten replacements a second left one."""
     metrics = Metrics()
     for version in range(5):
-        metrics.model_served("mine", "text-classification", f"v{version}", True)
-        metrics.model_served("mine", "text-classification", f"v{version}", version == 4)
+        metrics.set_model_served("mine", "text-classification", f"v{version}", True)
+        metrics.set_model_served("mine", "text-classification", f"v{version}", version == 4)
     told = [line for line in metrics.render().decode().splitlines() if line.startswith("hardmax_model_info{")]
     assert told == ['hardmax_model_info{digest="v4",kind="text-classification",model="mine"} 1.0']
 
