@@ -1,4 +1,4 @@
-"""`hardmax classify`: texts of the command line, a file or a pipe; answers on the screen or in a file."""
+"""`hardmax classify`: label texts of the command line, a file or a pipe; print answers or write a file."""
 
 import argparse
 import shutil
@@ -17,14 +17,14 @@ from hardmax.formatting import pluralize
 from hardmax.progress import Progress
 from service.cli.options import (
     Commands,
-    add_where,
+    add_api_options,
     classify_rows,
-    client_of,
-    open_where,
+    client_factory,
+    load_cli_settings,
+    open_api,
     print_json,
     print_lines,
     print_remark,
-    settings_of,
 )
 from service.cli.output import describe_answer
 from service.errors import ConfigurationError, InvalidInput, needs
@@ -71,7 +71,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--ray", nargs=2, metavar=("IN", "OUT"), help="classify a parquet file or folder on a Ray cluster"
     )
-    add_where(parser)
+    add_api_options(parser)
     parser.set_defaults(run=classify)
 
 
@@ -84,17 +84,17 @@ def classify(arguments: argparse.Namespace) -> int:
     if arguments.texts and arguments.file:
         raise InvalidInput("give texts or --file, not both", param="--file")
     if arguments.texts and not arguments.out:
-        return _classify_given(arguments)
+        return _classify_texts(arguments)
     return _classify_rows(arguments)
 
 
-def _classify_given(arguments: argparse.Namespace) -> int:
-    """Texts of the command line: one that cannot be answered refuses all."""
+def _classify_texts(arguments: argparse.Namespace) -> int:
+    """Classify texts of the command line: an error of one is an error of all."""
     texts = arguments.texts
-    with open_where(arguments) as hardmax:
+    with open_api(arguments) as hardmax:
         options = _options(arguments)
-        first, *others = texts
-        answers = hardmax.classify(texts, **options) if others else [hardmax.classify(first, **options)]
+        several = len(texts) > 1
+        answers = hardmax.classify(texts, **options) if several else [hardmax.classify(texts[0], **options)]
     _show(answers, arguments)
     return 0
 
@@ -104,7 +104,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _classify_rows(arguments: argparse.Namespace) -> int:
-    """Rows of a file: each has its answer or its own error."""
+    """Classify the rows of a file: each has an answer or an error."""
     if arguments.out:
         if arguments.flip or arguments.sufficient:
             raise InvalidInput("--out has no column for --flip and --sufficient: print them, or use --json")
@@ -118,14 +118,14 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
             counts["without an answer (see hardmax_error)"] += answer.error is not None
             yield answer.row
 
-    with Progress() as progress, open_where(arguments, progress) as hardmax:
+    with Progress() as progress, open_api(arguments, progress) as hardmax:
         answers = classify_rows(hardmax, table.values(column), progress, **_options(arguments))
         if arguments.out:
             write_rows(arguments.out, table, rows(answers))
         else:
             _show(answers, arguments)
     if arguments.out:
-        details = [f"{number:,} {what}" for what, number in counts.items() if number]
+        details = [f"{number:,} {description}" for description, number in counts.items() if number]
         print_remark(f"{arguments.out}: {', '.join([pluralize(len(table), 'row'), *details])}")
     return 0
 
@@ -134,12 +134,12 @@ def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
     """Return the rows to classify, and their column of texts."""
     if arguments.texts:
         return Table("TEXT", (TEXT,), [{TEXT: text} for text in arguments.texts]), TEXT
-    nothing = InvalidInput("nothing to classify: give texts, --file, or a pipe")
+    no_texts = InvalidInput("nothing to classify: give texts, --file, or a pipe")
     if not arguments.file and sys.stdin.isatty():
-        raise nothing
+        raise no_texts
     table = read_table(arguments.file or STDIN, column=arguments.column)
     if not table.rows:
-        raise InvalidInput(f"{table.source} holds no rows") if arguments.file else nothing
+        raise InvalidInput(f"{table.source} holds no rows") if arguments.file else no_texts
     column = find_column(table, arguments.column)
     if arguments.column is None and len(table.columns) > 1:
         print_remark(f"{table.source}: the texts are in column {column!r}")
@@ -147,19 +147,19 @@ def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
 
 
 def _show(answers: Iterable[Answer], arguments: argparse.Namespace) -> None:
-    """For programs the API's answer, as if all texts were in one request.
+    """Print answers as JSON, as if all texts were in one request, or as lines for people.
 
-    For people a text is cut to the width of the terminal; elsewhere it is whole, on one line.
+    On a terminal a text is cut to its width; otherwise it is complete, on one line.
     """
     if not arguments.json:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for answer in answers:
             print_lines(describe_answer(answer, width))
         return
-    listed = list(answers)
-    data = [_entry(answer, index) for index, answer in enumerate(listed)]
-    usage = {"texts": len(data), "tokens": sum(answer.n_tokens for answer in listed)}
-    model = next((answer.model for answer in listed if answer.model), "")
+    answers = list(answers)
+    data = [_entry(answer, index) for index, answer in enumerate(answers)]
+    usage = {"texts": len(data), "tokens": sum(answer.n_tokens for answer in answers)}
+    model = next((answer.model for answer in answers if answer.model), "")
     print_json({"id": uuid4().hex, "model": model, "usage": usage, "data": data})
 
 
@@ -170,12 +170,12 @@ def _entry(answer: Answer, index: int) -> dict[str, Any]:
 
 
 def _classify_on_ray(arguments: argparse.Namespace) -> int:
-    given = {
+    other_options = {
         "texts": arguments.texts, "--file": arguments.file, "--out": arguments.out, "--json": arguments.json,
         "--explain": arguments.explain != EXPLAIN, "--flip": arguments.flip,
         "--sufficient": arguments.sufficient,
     }  # fmt: skip
-    if extra := [name for name, value in given.items() if value]:
+    if extra := [name for name, value in other_options.items() if value]:
         raise InvalidInput(f"--ray takes its rows from IN alone and writes OUT: leave out {', '.join(extra)}")
     try:
         from hardmax.ray_data import classify_parquet
@@ -184,17 +184,17 @@ def _classify_on_ray(arguments: argparse.Namespace) -> int:
     source, destination = arguments.ray
     open_client, gpus = actors_of(arguments)
     column = arguments.column or TEXT
-    done = classify_parquet(source, destination, open_client, column=column, model=arguments.model, gpus=gpus)
-    print_lines([f"{done.texts} texts answered, {done.refused} refused (see the column hardmax_error)"])
+    rows = classify_parquet(source, destination, open_client, column=column, model=arguments.model, gpus=gpus)
+    print_lines([f"{rows.texts} texts answered, {rows.refused} refused (see the column hardmax_error)"])
     return 0
 
 
 def actors_of(arguments: argparse.Namespace) -> tuple[Callable[[], Api], float]:
-    """Return how each actor opens its client, and the part of a GPU that it takes."""
+    """Return the function with which each actor opens its client, and its share of a GPU."""
     if arguments.server is not None:
-        return client_of(arguments), 0
+        return client_factory(arguments), 0
     from service.local import Local
 
-    # Actors, not threads, fill the cluster.
-    settings = with_default_model(settings_of(arguments, intra_op_threads=1))
+    # actors, not threads, use the CPUs of the cluster
+    settings = with_default_model(load_cli_settings(arguments, intra_op_threads=1))
     return partial(Local, settings), 0.25 if settings.provider == "cuda" else 0

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hardmax.models.clouds import Include
 from hardmax.progress import Progress
-from service.cli.options import Commands, add_where, open_where, show
+from service.cli.options import Commands, add_api_options, open_api, show
 from service.cli.output import describe_control, describe_dynamics, describe_sequences
 from service.cli.plot import check_plot, plot_control, plot_dynamics
 from service.cli.point_files import read_cloud, read_sequences
@@ -17,7 +17,7 @@ from service.cli.trajectory import check_trajectory, write_trajectory
 from service.errors import InvalidInput
 
 NOT_FOUND = 1
-DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]
+PLOT_PARTS: list[Include] = ["assignment", "limits", "trajectory", "polytope"]
 
 
 def add_commands(commands: Commands) -> None:
@@ -74,7 +74,7 @@ def _add_sequences(commands: Commands) -> None:
         help='one sequence per line: [[..], ..] or {"sequence": [[..], ..]}; - reads a pipe',
     )
     sequences.add_argument("--model", required=True, help="a model of kind sequences")
-    add_where(sequences)
+    add_api_options(sequences)
     sequences.set_defaults(run=run_sequences)
 
 
@@ -84,7 +84,7 @@ def _add_cloud(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", metavar="FILE", help="draw how points of two or three numbers move: png, svg"
     )
-    add_where(parser)
+    add_api_options(parser)
 
 
 def _points(arguments: argparse.Namespace) -> NDArray[np.float64]:
@@ -101,13 +101,13 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
         check_trajectory(arguments.trajectory)
         arguments.stop = arguments.stop or "converged"  # a trajectory ends where the points do
     options = ("alpha", "max_layers", "stop", "tolerance", "tie_tolerance", "trajectory_every")
-    given = {name: value for name in options if (value := getattr(arguments, name)) is not None}
+    parameters = {name: value for name in options if (value := getattr(arguments, name)) is not None}
     if arguments.A:
-        given["A"] = read_cloud(arguments.A)
+        parameters["A"] = read_cloud(arguments.A)
     if arguments.softmax is not None:
-        given["temperature"] = arguments.softmax
-    with Progress() as progress, open_where(arguments, progress) as hardmax:
-        result = hardmax.dynamics(points, include=_parts(arguments), **given)
+        parameters["temperature"] = arguments.softmax
+    with Progress() as progress, open_api(arguments, progress) as hardmax:
+        result = hardmax.dynamics(points, include=_parts(arguments), **parameters)
     if arguments.plot:
         plot_dynamics(result, arguments.plot)
     if arguments.trajectory:
@@ -118,12 +118,12 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
 
 def _parts(arguments: argparse.Namespace) -> list[Include]:
     """Return the parts of the answer that the flags need."""
-    named = arguments.include.split(",") if arguments.include else []
-    parts = ["assignment", *map(str.strip, named)]
+    included = arguments.include.split(",") if arguments.include else []
+    parts = ["assignment", *map(str.strip, included)]
     if unknown := [part for part in parts if part not in get_args(Include)]:
         known = ", ".join(get_args(Include))
         raise InvalidInput(f"--include: {unknown[0]!r} is not one of {known}", param="--include")
-    parts += DRAWN if arguments.plot else []
+    parts += PLOT_PARTS if arguments.plot else []
     parts += ["trajectory"] if arguments.trajectory else []
     parts += ["softmax"] if arguments.softmax is not None else []
     return list(dict.fromkeys(parts))  # type: ignore[arg-type]  # checked above
@@ -133,11 +133,11 @@ def run_control(arguments: argparse.Namespace) -> int:
     """Run `hardmax control`; return its exit status."""
     points = _points(arguments)
     leaders = _indices(arguments.leaders)
-    with Progress() as progress, open_where(arguments, progress) as hardmax:
+    with Progress() as progress, open_api(arguments, progress) as hardmax:
         result = hardmax.control(points, leaders=leaders)
         if arguments.plot and result.feasible:
-            before = hardmax.dynamics(points, alpha=arguments.alpha, include=DRAWN)
-            after = hardmax.dynamics(points, alpha=arguments.alpha, A=result.A, include=DRAWN)
+            before = hardmax.dynamics(points, alpha=arguments.alpha, include=PLOT_PARTS)
+            after = hardmax.dynamics(points, alpha=arguments.alpha, A=result.A, include=PLOT_PARTS)
             plot_control(before, after, leaders, arguments.plot)
     show(result.document, arguments.json, describe_control)
     return 0 if result.feasible else NOT_FOUND
@@ -154,9 +154,9 @@ def _indices(text: str) -> list[int]:
 def run_sequences(arguments: argparse.Namespace) -> int:
     """Run `hardmax sequences`; return its exit status."""
     sequences, expected = read_sequences(arguments.file)
-    with Progress() as progress, open_where(arguments, progress) as hardmax:
+    with Progress() as progress, open_api(arguments, progress) as hardmax:
         labels = hardmax.classify_sequences(arguments.model, sequences)
     data = [label.document for label in labels]
     answer = {"id": uuid4().hex, "model": arguments.model, "data": data}
-    show(answer, arguments.json, lambda found: describe_sequences(found["data"], expected))
+    show(answer, arguments.json, lambda answer: describe_sequences(answer["data"], expected))
     return 0

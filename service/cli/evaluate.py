@@ -1,4 +1,4 @@
-"""`hardmax evaluate`: how good a model is on a file of labelled rows, as text, JSON, or a page to send."""
+"""`hardmax evaluate`: measure a model on a file of labelled rows; report as text, JSON or HTML."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from evaluation.report import describe_report
 from evaluation.tables.writing import check_folder
 from hardmax.answers import Answer
 from hardmax.progress import Progress
-from service.cli.options import Commands, add_where, classify_rows, open_where, print_remark, show
+from service.cli.options import Commands, add_api_options, classify_rows, open_api, print_remark, show
 from service.errors import InvalidInput
 from service.runtime.bundle import newest_version
 
@@ -38,7 +38,7 @@ def add_commands(commands: Commands) -> None:
         "--keep-labels", action="store_true", help="keep stars, 0/1 and a|b as labels of their own"
     )
     parser.add_argument("--html", type=Path, metavar="OUT", help="write the report as one page to this file")
-    add_where(parser)
+    add_api_options(parser)
     parser.set_defaults(run=evaluate)
 
 
@@ -52,8 +52,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     baseline = _baseline(arguments, rows) if arguments.train else None
     truth = list(map(frozenset, rows.truth))
     models = {}
-    with Progress() as progress, open_where(arguments, progress) as hardmax:
-        cards = hardmax.models()  # first: it may fail, and the rows are long work
+    with Progress() as progress, open_api(arguments, progress) as hardmax:
+        cards = hardmax.models()  # first, because it may fail and the rows take long
         for name in dict.fromkeys([arguments.model, *([arguments.against] if arguments.against else [])]):
             metrics = _evaluate_model(hardmax, name, rows.texts, truth, progress)
             models[metrics.pop("name")] = metrics
@@ -65,7 +65,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         "warnings": [
             f"{card.name} was trained on these rows: its accuracy on others is in the report of its training"
             for card in cards
-            if card.name in {newest_version(name, [each.name for each in cards]) for name in models}
+            if card.name in {newest_version(name, [model.name for model in cards]) for name in models}
             and card.document.get("data", {}).get("sha256") == rows.digest
         ],
     }
@@ -81,12 +81,12 @@ def _read(arguments: argparse.Namespace, path: str) -> Rows:
 
 
 def _baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, Any] | None:
-    """Train the baseline on the rows of --train and measure it on these."""
+    """Train the baseline on the rows of --train and measure it on `rows`."""
     train = _read(arguments, arguments.train)
     labels = list(dict.fromkeys([*train.labels, *rows.labels]))
-    of_train, of_rows = ((each.texts, list(map(frozenset, each.truth))) for each in (train, rows))
+    sets = [(part.texts, list(map(frozenset, part.truth))) for part in (train, rows)]
     try:
-        accuracy = baseline_accuracy(of_train, of_rows, labels, multi_label=train.several or rows.several)
+        accuracy = baseline_accuracy(*sets, labels, multi_label=train.several or rows.several)
     except ImportError:
         raise InvalidInput("--train needs scikit-learn: pip install scikit-learn", param="--train") from None
     if accuracy is None:
@@ -108,19 +108,19 @@ def _evaluate_model(
             continue
         model = answer.model
         if unknown := true - answer.probs.keys():
-            have = ", ".join(answer.probs)
-            say = "--label: another column, --model: another model, --keep-labels: stars, 0/1 and a|b as is"
-            raise InvalidInput(f"{model} has no label {min(unknown)!r}; it has {have}. Say {say}")
+            labels = ", ".join(answer.probs)
+            hint = "--label: another column, --model: another model, --keep-labels: stars, 0/1 and a|b as is"
+            raise InvalidInput(f"{model} has no label {min(unknown)!r}; it has {labels}. Say {hint}")
         multi_label = multi_label or "labels" in answer.document
         predicted = frozenset(answer.labels if multi_label else [answer.label])
         leaders = tuple(leader.word for leader in answer.leaders)
-        reason = answer.abstain_reason
-        predictions.append(Prediction(text, true, predicted, dict(answer.probs), reason, leaders))
+        prediction = Prediction(text, true, predicted, dict(answer.probs), answer.abstain_reason, leaders)
+        predictions.append(prediction)
     progress.clear()
-    why = refused[0].row["hardmax_error"] if refused else ""
+    reason = refused[0].row["hardmax_error"] if refused else ""
     if not predictions:
-        raise InvalidInput(f"no row was answered: {why}")
+        raise InvalidInput(f"no row was answered: {reason}")
     if refused:
-        print_remark(f"left out: {len(refused):,} that {model} did not answer: {why}")
-    labels = list(predictions[0].probs)
-    return {"name": model, **evaluate_predictions(predictions, labels, multi_label=multi_label)}
+        print_remark(f"left out: {len(refused):,} that {model} did not answer: {reason}")
+    metrics = evaluate_predictions(predictions, list(predictions[0].probs), multi_label=multi_label)
+    return {"name": model, **metrics}

@@ -1,8 +1,8 @@
 """`hardmax serve | classify | evaluate | dynamics | control | sequences | models | openapi`.
 
-Each group of commands is a module: it adds its parsers, reads, asks, prints. What serves, and what is served,
-is here. People get tables on standard output and progress on standard error; `--json` gives programs the
-API's own answer. An error is one line and exit code 2.
+Each group of commands is a module with its parsers and functions. This module has `serve`, `models` and
+`openapi`. Commands print tables to standard output and progress to standard error; with `--json` they print
+the API's own answer. An error is one line and exit code 2.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 from hardmax.formatting import describe_os_error
 from service import __version__
 from service.cli import classify, clouds, evaluate
-from service.cli.options import Commands, add_where, open_where, print_remark, show
+from service.cli.options import Commands, add_api_options, open_api, print_remark, show
 from service.cli.output import describe_models
 from service.errors import HardmaxError, InvalidInput, Unauthorized, needs
 from service.runtime.bundle import roll_back
@@ -33,7 +33,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 1 the answer is no, 2 an error of one line, 130 stopped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does with letters that it cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does with letters that it cannot encode
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if "run" not in arguments:
@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except Unauthorized:
-        given = "does not accept this API key" if arguments.api_key else "needs an API key"
-        print_remark(f"{arguments.server} {given}: give one with --api-key KEY, or in {PREFIX}API_KEYS")
+        problem = "does not accept this API key" if arguments.api_key else "needs an API key"
+        print_remark(f"{arguments.server} {problem}: give one with --api-key KEY, or in {PREFIX}API_KEYS")
         return BAD_INPUT
     except HardmaxError as error:
         print_remark(error.message)
@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # what is left cannot be written either
-        os.dup2(nowhere, sys.stdout.fileno())
+        null = os.open(os.devnull, os.O_WRONLY)  # buffered output cannot be written either
+        os.dup2(null, sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the program that reads the output (head, less) has ended
             return 0
         print_remark(describe_os_error(error))
@@ -80,12 +80,12 @@ def _add_serving(commands: Commands) -> None:
     serve.description = f"Every flag is also an environment variable: --max-points is {PREFIX}MAX_POINTS."
     for name, field in Settings.model_fields.items():
         default = "" if field.default in (PydanticUndefined, None, "") else f" (default {field.default})"
-        words = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+        choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
         flag = name.replace("_", "-")
         serve.add_argument(
             f"--{flag}",
             dest=name,
-            metavar=" | ".join(words) or name.upper(),
+            metavar=" | ".join(choices) or name.upper(),
             default=argparse.SUPPRESS,
             help=f"{field.description}{default}".replace("%", "%%"),
             **({"nargs": "?", "const": "true"} if field.annotation is bool else {}),
@@ -98,7 +98,7 @@ def _add_serving(commands: Commands) -> None:
     serve.set_defaults(run=run_serve)
     models = commands.add_parser("models", help="list the models, here or of a server; go back to a version")
     models.add_argument("rollback", nargs="*", metavar="rollback NAME", help="serve the version before again")
-    add_where(models)
+    add_api_options(models)
     models.set_defaults(run=run_models)
     openapi = commands.add_parser("openapi", help="print the OpenAPI document")
     openapi.set_defaults(run=run_openapi)
@@ -120,11 +120,11 @@ def run_models(arguments: argparse.Namespace) -> int:
         folder = Path(arguments.models_dir) if arguments.models_dir else load_settings().models_dir
         if folder is None:
             raise InvalidInput("rollback needs the folder of your models: say --models-dir")
-        again, new = roll_back(folder, arguments.rollback[1])
-        message = f"{new} is {again} again, and is what {arguments.rollback[1]} serves"
-        show({"model": new, "again": again}, arguments.json, lambda _: [message])
+        source, new = roll_back(folder, arguments.rollback[1])
+        message = f"{new} is {source} again, and is what {arguments.rollback[1]} serves"
+        show({"model": new, "again": source}, arguments.json, lambda _: [message])
         return 0
-    with open_where(arguments) as hardmax:
+    with open_api(arguments) as hardmax:
         cards = [card.document for card in hardmax.models()]
     show({"models": cards}, arguments.json, lambda answer: describe_models(answer["models"]))
     return 0

@@ -1,4 +1,4 @@
-"""Options that commands share: where the work is done, and how its result is shown."""
+"""Options that commands share: a server or this process, JSON or text."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from service.settings import PREFIX, Settings, load_settings
 Commands = Any  # what argparse's add_subparsers returns; it has no public name
 
 
-def add_where(parser: argparse.ArgumentParser) -> None:
+def add_api_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose between a server and this process."""
     parser.add_argument("--json", action="store_true", help="print the API's own answer")
     parser.add_argument("--server", metavar="URL", help="ask this server instead of computing here")
@@ -30,16 +30,16 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Api:
-    """Return where the work is done: on a server, or in this process. Both have the same methods."""
-    if arguments.server is not None:  # "", of an empty variable, does not mean to compute in this process
-        return client_of(arguments)()
+def open_api(arguments: argparse.Namespace, progress: Progress | None = None) -> Api:
+    """Return a client of a server, or the same methods in this process."""
+    if arguments.server is not None:  # "", the value of an empty variable, is an error
+        return client_factory(arguments)()
     from service.local import Local
 
-    return Local(settings_of(arguments), on_progress=progress or Progress())
+    return Local(load_cli_settings(arguments), on_progress=progress or Progress())
 
 
-def client_of(arguments: argparse.Namespace) -> Callable[[], Api]:
+def client_factory(arguments: argparse.Namespace) -> Callable[[], Api]:
     """Return a function that opens a client of the server."""
     from hardmax import Client
 
@@ -47,20 +47,20 @@ def client_of(arguments: argparse.Namespace) -> Callable[[], Api]:
     return partial(Client, arguments.server, api_key=arguments.api_key or keys[0].strip() or None)
 
 
-def settings_of(arguments: argparse.Namespace, **flags: Any) -> Settings:
+def load_cli_settings(arguments: argparse.Namespace, **flags: Any) -> Settings:
     """Return the settings, with the flags of the command line."""
-    own = {"models_dir": arguments.models_dir} if arguments.models_dir else {}
-    return load_settings(**own, **flags)
+    folder = {"models_dir": arguments.models_dir} if arguments.models_dir else {}
+    return load_settings(**folder, **flags)
 
 
-def classify_rows(hardmax: Api, texts: Sequence[Any], shown: Progress, **options: Any) -> Iterator[Answer]:
+def classify_rows(hardmax: Api, texts: Sequence[Any], progress: Progress, **options: Any) -> Iterator[Answer]:
     """Yield the answer to each text, or its error, batch by batch."""
-    for first in range(0, len(texts), TEXTS_PER_REQUEST):
-        batch = texts[first : first + TEXTS_PER_REQUEST]
+    for start in range(0, len(texts), TEXTS_PER_REQUEST):
+        batch = texts[start : start + TEXTS_PER_REQUEST]
         answers = hardmax.classify(batch, errors="keep", progress=False, **options)
-        shown.clear()
+        progress.clear()
         yield from answers
-        shown.count(first + len(batch), len(texts), "texts")
+        progress.count(start + len(batch), len(texts), "texts")
 
 
 def show(answer: Any, as_json: bool, describe: Callable[[Any], Iterable[str]]) -> None:
@@ -82,7 +82,7 @@ def print_json(answer: Any) -> None:
     Letters that the output cannot encode are escaped too.
     """
     text = json.dumps(answer, ensure_ascii=not str(sys.stdout.encoding).lower().startswith("utf"))
-    print(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print(UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def print_remark(message: str) -> None:

@@ -1,4 +1,4 @@
-"""Describe answers in lines of text: labels with their sums, clouds, models, and tables."""
+"""Describe answers in lines of text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from service.runtime.bundle import newest_version
 
 SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3
-MIN_SHOWN = 0.0005  # what three decimals can show
+MIN_SHOWN = 0.0005  # rounds to 0.001
 SHOWN_CLUSTERS_OF_CLOUD = 20
 SHOWN_LAYERS = 8
 
@@ -37,12 +37,12 @@ def _describe_sum(answer: Answer) -> Iterator[str]:
     for amount, cluster in shown:
         name, detail = _describe_cluster(cluster, leaders.get(cluster.id))
         yield f"  {amount:+8.3f}  {name:<32}  {detail}"
-    if rest := amounts[len(shown) :]:
-        amount = round(sum(amount for amount, _ in rest), 3) + 0.0  # no -0.000
-        yield f"  {amount:+8.3f}  {pluralize(len(rest), 'smaller cluster')}"
+    if hidden := amounts[len(shown) :]:
+        amount = round(sum(amount for amount, _ in hidden), 3) + 0.0  # no -0.000
+        yield f"  {amount:+8.3f}  {pluralize(len(hidden), 'smaller cluster')}"
     yield f"  {number_of(answer.bias, answer.label):+8.3f}  bias"
-    whose = f" of {answer.label}" if isinstance(answer.logit, dict) else ""
-    yield f"  {number_of(answer.logit, answer.label):+8.3f}  = logit{whose}"
+    label = f" of {answer.label}" if isinstance(answer.logit, dict) else ""
+    yield f"  {number_of(answer.logit, answer.label):+8.3f}  = logit{label}"
 
 
 def _describe_searches(answer: Answer) -> Iterator[str]:
@@ -62,9 +62,9 @@ def _describe_cluster(cluster: Cluster, leader: Leader | None) -> tuple[str, str
     name = ", ".join(words[:SHOWN_WORDS]) + more
     if cluster.kind == "tie" or leader is None:
         return name, f"tie of {', '.join(cluster.leaders)}"
-    who = "leads" if [leader.word] == words else f"led by {leader.word}"
-    alone = "" if leader.followers else ", alone"
-    return name, f"{who} since layer {leader.since_layer}{alone}"
+    verb = "leads" if [leader.word] == words else f"led by {leader.word}"
+    suffix = "" if leader.followers else ", alone"
+    return name, f"{verb} since layer {leader.since_layer}{suffix}"
 
 
 def describe_dynamics(result: Document) -> Iterator[str]:
@@ -91,7 +91,7 @@ def describe_dynamics(result: Document) -> Iterator[str]:
 
 
 def _describe_softmax(softmax: Document) -> Iterator[str]:
-    """Yield the largest distance of softmax attention from the hardmax run, at some of the layers."""
+    """Yield the largest distance of softmax attention from the hardmax run, at some layers."""
     layers, distances = softmax["layers"], softmax["distance"]
     step = max(1, (len(layers) - 1) // SHOWN_LAYERS)
     shown = dict.fromkeys([*range(0, len(layers) - 1, step), len(layers) - 1])
@@ -102,7 +102,7 @@ def _describe_softmax(softmax: Document) -> Iterator[str]:
 
 
 def describe_control(result: Document) -> Iterator[str]:
-    """Yield the matrix with its margin, or the pair that prevents one, or that neither could be proved."""
+    """Yield the matrix with its margin, or the pair that prevents one, or that nothing is proved."""
     if result["feasible"] is None:
         yield "undecided: neither a matrix nor a proof that there is none was found"
     elif not result["feasible"]:
@@ -122,19 +122,19 @@ def describe_control(result: Document) -> Iterator[str]:
 
 
 def describe_sequences(data: Sequence[Document], expected: Sequence[Any]) -> Iterator[str]:
-    """Yield a line per sequence; if the file has labels, also those that differ and how many are right."""
+    """Yield a line per sequence; if the file has labels, also those that differ and the number that agree."""
     has_labels = any(label is not None for label in expected)
     rows = [("sequence", "label", "margin", "leader", "in the file")[: 5 if has_labels else 4]]
-    right = 0
+    n_correct = 0
     for answer, label in zip(data, expected, strict=True):
-        right += answer["label"] == label
+        n_correct += answer["label"] == label
         margin = "any" if answer.get("margin") is None else f"{answer['margin']:.3g}"
         leader = "several" if answer.get("leader") is None else str(answer["leader"])
         row = (str(answer["index"]), str(answer["label"]), margin, leader)
         rows.append((*row, "" if label in (None, answer["label"]) else str(label)) if has_labels else row)
     yield from align_columns(rows)
     if has_labels:
-        yield f"{right} of {len(expected)} labels are those in the file"
+        yield f"{n_correct} of {len(expected)} labels are those in the file"
 
 
 def describe_models(cards: Sequence[Document]) -> Iterator[str]:
@@ -146,14 +146,11 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
     rows = [("model", "kind", "", "date", "rows", "right", "description")]
     for card in cards:
         base_name = str(card["name"]).rpartition("@")[0]
-        serves = (
-            f"answers as {base_name}"
-            if base_name and newest_version(base_name, names) == card["name"]
-            else ""
-        )
-        again = f"{card['again']} again: " if "again" in card else ""
+        is_newest = base_name and newest_version(base_name, names) == card["name"]
+        serves = f"answers as {base_name}" if is_newest else ""
+        prefix = f"{card['again']} again: " if "again" in card else ""
         figures, data = card.get("figures") or {}, card.get("data") or {}
-        right, number = figures.get("accuracy"), data.get("rows") if isinstance(data, dict) else None
+        accuracy, number = figures.get("accuracy"), data.get("rows") if isinstance(data, dict) else None
         rows.append(
             (
                 str(card["name"]),
@@ -161,8 +158,8 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
                 "default" if card.get("default") else serves,
                 str(card.get("created", ""))[:10],
                 f"{number:,}" if isinstance(number, int) else "",
-                f"{right:.1%}" if isinstance(right, float) else "",
-                again + str(card.get("description", "")),
+                f"{accuracy:.1%}" if isinstance(accuracy, float) else "",
+                prefix + str(card.get("description", "")),
             )
         )
     yield from align_columns(rows)

@@ -1,7 +1,6 @@
-"""Pictures of clouds in the plane and in space for `--plot`: the ways of points, coloured by where they end.
+"""Plot clouds in the plane and in space for `--plot`: the paths of points, coloured by cluster.
 
-It draws answers shaped like the API's, with assignment, trajectory, limits and polytope. Needs the extra
-`plot`.
+It draws answers of the API with assignment, trajectory, limits and polytope. It needs the extra `plot`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GREY = "#888888"  # of all clusters but the largest, which have hues
-MOST_WAYS = 2000  # more lines than that are a surface
-MAX_NAMED_LEADERS = 24  # leaders that are named
+MAX_PATHS = 2000  # more lines would merge into a surface
+MAX_NAMED_LEADERS = 24
 
 
 def check_plot(path: str, d: int) -> None:
-    """Refuse a picture that cannot be drawn before the work is done."""
+    """Refuse a picture that cannot be drawn before the cloud is run."""
     check_folder(path)
     if d not in (2, 3):
         raise InvalidInput(f"--plot draws points of two or three numbers; these have {d}", param="--plot")
@@ -36,7 +35,7 @@ def check_plot(path: str, d: int) -> None:
 
 
 def plot_dynamics(result: DynamicsResult, path: str) -> None:
-    """Draw a run; with softmax attention, that next to it and the distance of the two at each layer."""
+    """Draw a run; with softmax attention also its run, and the distance of both at each layer."""
     softmax = result.softmax
     figure = _figure(2, result.d, plain=1) if softmax else _figure(1, result.d)
     _draw(figure.axes[0], result, _title(result))
@@ -50,9 +49,9 @@ def _draw_softmax(axes: Any, result: DynamicsResult, softmax: Softmax) -> None:
     """Draw the same points under softmax attention, in the colours of their hardmax clusters."""
     layers = np.array(softmax.points)
     colours = _hues(result)[np.array(result.assignment)]
-    if len(layers[0]) <= MOST_WAYS:
-        for way, colour in zip(np.moveaxis(layers, 0, 2), colours, strict=True):
-            axes.plot(*way, color=colour, linewidth=0.8, alpha=0.45)
+    if len(layers[0]) <= MAX_PATHS:
+        for path, colour in zip(np.moveaxis(layers, 0, 2), colours, strict=True):
+            axes.plot(*path, color=colour, linewidth=0.8, alpha=0.45)
     axes.scatter(*layers[-1].T, s=14, c=colours, label=f"point at layer {softmax.layers[-1]}")
     axes.set_title(f"softmax attention, temperature {softmax.temperature:g}", fontsize=10, loc="left")
     axes.set_aspect("equal", **({"adjustable": "datalim"} if result.d == 2 else {}))
@@ -79,26 +78,27 @@ def plot_control(before: DynamicsResult, after: DynamicsResult, leaders: Sequenc
 
 
 def _draw(axes: Any, result: DynamicsResult, title: str) -> NDArray[np.float64]:
-    """Draw a run, and return where its points start."""
+    """Draw a run, and return the initial points."""
     assert result.trajectory is not None
     layers, limits = np.array(result.trajectory.points), np.array(result.limits)
     start: NDArray[np.float64] = layers[0]
     hues = _hues(result)
     colours = hues[np.array(result.assignment)]
     hull = limits[list(result.polytope.vertices if result.polytope else [])]
-    if len(hull) >= 2 and result.d == 2:  # in space its vertices are the stars
+    if len(hull) >= 2 and result.d == 2:  # in space only its vertices are drawn, as stars
         axes.fill(*hull.T, facecolor="whitesmoke", edgecolor="lightgrey", label="hull of the limits")
-    if len(start) <= MOST_WAYS:
-        for way, colour in zip(np.stack([*layers, limits], axis=2), colours, strict=True):
-            axes.plot(*way, color=colour, linewidth=0.8, alpha=0.45)
+    if len(start) <= MAX_PATHS:
+        for path, colour in zip(np.stack([*layers, limits], axis=2), colours, strict=True):
+            axes.plot(*path, color=colour, linewidth=0.8, alpha=0.45)
     axes.scatter(*start.T, s=14, c=colours, label="point")
     if ties := [cluster for cluster in result.clusters if cluster.kind == "tie"]:
-        ends, own = np.array([tie.limit for tie in ties]), hues[[tie.id for tie in ties]]
-        axes.scatter(*ends.T, s=52, facecolors="none", edgecolors=own, label="limit of a tie")
+        ends, edges = np.array([tie.limit for tie in ties]), hues[[tie.id for tie in ties]]
+        axes.scatter(*ends.T, s=52, facecolors="none", edgecolors=edges, label="limit of a tie")
     leaders = sorted(result.leaders, key=lambda leader: -leader.followers)
     if leaders:
-        positions, own = start[[each.index for each in leaders]], hues[[each.cluster for each in leaders]]
-        axes.scatter(*positions.T, s=150, marker="*", c=own, label="leader")
+        positions = start[[leader.index for leader in leaders]]
+        stars = hues[[leader.cluster for leader in leaders]]
+        axes.scatter(*positions.T, s=150, marker="*", c=stars, label="leader")
         for leader, position in zip(leaders[:MAX_NAMED_LEADERS], positions, strict=False):
             axes.text(*position, f"  {leader.index}", fontsize=8)
     axes.set_title(title, fontsize=10, loc="left")
@@ -108,11 +108,10 @@ def _draw(axes: Any, result: DynamicsResult, title: str) -> NDArray[np.float64]:
 
 
 def _hues(result: DynamicsResult) -> NDArray[np.str_]:
-    """Return a cluster's colour, by its rank in size."""
+    """Return the colours of clusters, by their rank in size."""
     hues = np.full(len(result.clusters), GREY)
-    for hue, cluster in zip(
-        CLUSTER_COLORS, sorted(result.clusters, key=lambda each: -each.size), strict=False
-    ):
+    largest = sorted(result.clusters, key=lambda cluster: -cluster.size)
+    for hue, cluster in zip(CLUSTER_COLORS, largest, strict=False):
         hues[cluster.id] = hue
     return hues
 
@@ -129,8 +128,8 @@ def _figure(clouds: int, d: int, *, plain: int = 0) -> Figure:
 
     figure = Figure(figsize=(6.4 * (clouds + plain), 5.6), layout="constrained")
     for i in range(clouds + plain):
-        space = d == 3 and i < clouds
-        figure.add_subplot(1, clouds + plain, i + 1, projection="3d" if space else "rectilinear")
+        is_3d = d == 3 and i < clouds
+        figure.add_subplot(1, clouds + plain, i + 1, projection="3d" if is_3d else "rectilinear")
     return figure
 
 

@@ -58,9 +58,9 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
     except OSError as error:
         raise unreadable(path, error, "FILE") from None
     except (ValueError, EOFError, MemoryError, SyntaxError, TokenError, BadZipFile) as error:
-        # numpy would have objects, and files of no known form, read by pickle
-        why = "it holds no array of numbers" if "pickle" in str(error) else error
-        raise MalformedInput(f"{path} is not an npy file: {why}", param="FILE") from None
+        # numpy would read objects, and files of unknown formats, by pickle
+        reason = "it holds no array of numbers" if "pickle" in str(error) else error
+        raise MalformedInput(f"{path} is not an npy file: {reason}", param="FILE") from None
     if not isinstance(array, np.ndarray):
         raise MalformedInput(f"{path} is not an npy file but an npz file: save one array", param="FILE")
     if array.dtype.kind not in "fiu":
@@ -78,7 +78,7 @@ def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
 
 
 def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
-    """Return the rows without a heading, which is a first row without any number."""
+    """Return the rows without a heading: a first row without numbers."""
     points: list[list[float]] = []
     for number, row in enumerate(csv.reader(text.splitlines(), delimiter=delimiter_of(text)), 1):
         numbers = [float(cell) for cell in row if is_number(cell)]
@@ -94,7 +94,7 @@ def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
 
 
 def _cloud(points: list[Any], source: str) -> NDArray[np.float64]:
-    """Return rows of numbers as one array, by the rules of the API."""
+    """Return rows of numbers as one array, with the checks of the API."""
     if not points:
         raise InvalidInput(f"{source} holds no points", param="FILE")
     try:
