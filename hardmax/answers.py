@@ -1,4 +1,4 @@
-"""The results of the clients: answers that know their text or cloud, and display themselves in notebooks."""
+"""The results of the clients: answers with their text or cloud, and a display in notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hardmax.dataframe import MIN_CONTRIBUTION, RESULT_COLUMNS, as_frame
 from hardmax.errors import HardmaxError, UnexpectedAnswer
 from hardmax.formatting import format_signed, pluralize, printable, shorten
 from hardmax.models.clouds import DynamicsResult
-from hardmax.models.document import read, with_plain_signature
+from hardmax.models.document import parse_document, with_plain_signature
 from hardmax.models.texts import Classification, OffsetUnit, Usage, number_of
 from hardmax.shap_export import explain_as_shap
 
@@ -48,14 +48,14 @@ class Answer(Classification):
         cls, document: Any, text: str, index: int, model: str, offset_unit: OffsetUnit = "codepoints"
     ) -> Answer:
         """Return the answer of a document, with its index in the whole list."""
-        several = document.get("answers") if isinstance(document, dict) else None
-        if not isinstance(several, dict) or not several:
-            known = {"text": text, "index": index, "model": model, "offset_unit": offset_unit}
-            answer = read(cls, document, **known, error=None, answers={})
+        documents = document.get("answers") if isinstance(document, dict) else None
+        if not isinstance(documents, dict) or not documents:
+            fields = {"text": text, "index": index, "model": model, "offset_unit": offset_unit}
+            answer = parse_document(cls, document, **fields, error=None, answers={})
             if not all(0.0 <= number <= 1.0 for number in (answer.score, *answer.probs.values())):
                 raise UnexpectedAnswer("this is no answer of hardmax: a probability is not from 0 to 1")
             return answer
-        answers = {name: cls.of(each, text, index, name, offset_unit) for name, each in several.items()}
+        answers = {name: cls.of(part, text, index, name, offset_unit) for name, part in documents.items()}
         return next(iter(answers.values())).model_copy(update={"answers": answers})
 
     @classmethod
@@ -65,10 +65,10 @@ class Answer(Classification):
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The whole of it as it came, with fields of later versions too."""
+        """The complete document as received, with fields of later versions."""
         if not self.answers:
             return super().document
-        return {"index": self.index, "answers": {name: each.document for name, each in self.answers.items()}}
+        return {"index": self.index, "answers": {name: part.document for name, part in self.answers.items()}}
 
     @property
     def verdict(self) -> str:
@@ -82,19 +82,17 @@ class Answer(Classification):
     @property
     def _applicable_labels(self) -> str | None:
         """The label, or all labels of a multi-label model that apply; None if none does."""
-        first = next(iter(self.answers.values()), self)  # the document of one model
-        return (
-            None
-            if "labels" in first.model_fields_set and not first.labels
-            else ", ".join(self.labels) or self.label
-        )
+        first = next(iter(self.answers.values()), self)  # the answer of one model
+        if "labels" in first.model_fields_set and not first.labels:
+            return None
+        return ", ".join(self.labels) or self.label
 
     @property
     def reason(self) -> str:
         """The three clusters of largest contribution, by their leaders."""
-        weights = [(number_of(each.contribution, self.label), each.leaders) for each in self.clusters]
-        heaviest = sorted(weights, key=lambda weight: -abs(weight[0]))[:3]
-        return ", ".join(f"{' = '.join(leaders)} {format_signed(amount)}" for amount, leaders in heaviest)
+        pairs = [(number_of(cluster.contribution, self.label), cluster.leaders) for cluster in self.clusters]
+        largest = sorted(pairs, key=lambda pair: -abs(pair[0]))[:3]
+        return ", ".join(f"{' = '.join(leaders)} {format_signed(amount)}" for amount, leaders in largest)
 
     @property
     def row(self) -> dict[str, Any]:
@@ -107,13 +105,13 @@ class Answer(Classification):
             message = self.error.message.removeprefix(f"{self.error.param}: ")
             return dict.fromkeys(RESULT_COLUMNS) | {"hardmax_error": message}
         label = self._applicable_labels
-        contributions = [(each.word, number_of(each.contribution, self.label)) for each in self.leaders]
+        leaders = [(leader.word, number_of(leader.contribution, self.label)) for leader in self.leaders]
         return {
             "label": label,
             "score": None if label is None else self.score,
             "abstain_reason": self.abstain_reason,
             "truncated": self.truncated,
-            "leaders": [f"{word} {x:+.2f}" for word, x in contributions if abs(x) >= MIN_CONTRIBUTION],
+            "leaders": [f"{word} {x:+.2f}" for word, x in leaders if abs(x) >= MIN_CONTRIBUTION],
             "hardmax_error": None,
         }
 
@@ -212,28 +210,28 @@ class Answers(list[Answer]):
         Raises:
             ImportError: pandas is not installed.
         """
-        own_index = self._index is not None and len(self._index) == len(self)
-        with_text = not own_index if text is None else text
-        rows = [({"text": each.text} if with_text else {}) | each.row for each in self]
-        return as_frame(rows, [each.probs for each in self], self._index if own_index else None)
+        has_index = self._index is not None and len(self._index) == len(self)
+        with_text = not has_index if text is None else text
+        rows = [({"text": answer.text} if with_text else {}) | answer.row for answer in self]
+        return as_frame(rows, [answer.probs for answer in self], self._index if has_index else None)
 
     @property
     def abstained(self) -> int:
         """The number of answers whose label should not be acted upon."""
-        return sum(each.abstain_reason is not None for each in self)
+        return sum(answer.abstain_reason is not None for answer in self)
 
     def __repr__(self) -> str:
-        counts = Counter(each.row["label"] or each.verdict.partition(":")[0] for each in self)
+        counts = Counter(answer.row["label"] or answer.verdict.partition(":")[0] for answer in self)
         summary = ", ".join(f"{number:,} {name}" for name, number in counts.most_common(8))
-        by = f" by {self.model}" if self.model else ""
+        model = f" by {self.model}" if self.model else ""
         abstained = f" ({self.abstained:,} abstained)" if self.abstained else ""
-        return f"<{pluralize(len(self), 'answer')}{by}{': ' if summary else ''}{summary}{abstained}>"
+        return f"<{pluralize(len(self), 'answer')}{model}{': ' if summary else ''}{summary}{abstained}>"
 
     def _repr_html_(self) -> str:
         if len(self) == 1:
             return self[0]._repr_html_()
-        shown = [(each.text, each.verdict, each.reason) for each in self[: notebook.MAX_ROWS_SHOWN]]
-        return notebook.render_answers(shown, len(self))
+        rows = [(row.text, row.verdict, row.reason) for row in self[: notebook.MAX_ROWS_SHOWN]]
+        return notebook.render_answers(rows, len(self))
 
     @property
     def usage(self) -> Usage:

@@ -1,7 +1,7 @@
-"""The operations of the API: written once, for programs that wait and for asyncio.
+"""The operations of the API, written once for blocking programs and for asyncio.
 
-`AsyncApi` has them as coroutines, which know nothing of the transport: they send with `_send`. `Api` has the
-same methods, blocking: there `_send` never suspends, so each coroutine runs to its end in one step.
+`AsyncApi` has them as coroutines, independent of the transport: they send with `_send`. `Api` has the same
+methods, blocking: its `_send` never suspends, so each coroutine runs to its end in one step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, 
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
 from hardmax.models.clouds import ControlResponse
-from hardmax.models.document import read
+from hardmax.models.document import parse_document
 from hardmax.models.sequences import SequenceLabel, SequencesResponse
 from hardmax.models.service import Info, ModelCard, ModelList
 from hardmax.models.texts import Explain, OffsetUnit
@@ -41,28 +41,28 @@ class ClassifyOptions(TypedDict, total=False):
     progress: bool | None
 
 
-def builds(
+def takes_parameters_of(
     build: Callable[P, ApiRequest],
 ) -> Callable[[Callable[[Any, ApiRequest], T]], Callable[Concatenate[Any, P], T]]:
-    """Give a method that sends a request the parameters that the request is built from."""
+    """Give a method, which sends a request, the parameters of the function that builds the request."""
 
     def decorate(send: Callable[[Any, ApiRequest], T]) -> Callable[Concatenate[Any, P], T]:
         @wraps(send)
         def method(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
             return send(self, build(*args, **options))
 
-        own, built = inspect.signature(send), inspect.signature(build)
-        parameters = [own.parameters["self"], *built.parameters.values()]
-        method.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        signature, built = inspect.signature(send), inspect.signature(build)
+        parameters = [signature.parameters["self"], *built.parameters.values()]
+        method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return method
 
     return decorate
 
 
-def blocking(
+def make_blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """Return a method of `AsyncApi` for programs that wait."""
+    """Return a method of `AsyncApi` as a blocking method."""
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
@@ -134,7 +134,7 @@ class AsyncApi(ABC):
             self._send, texts, options, errors=errors, batch_size=batch_size, progress=progress
         )
 
-    @builds(operations.dynamics_request)
+    @takes_parameters_of(operations.dynamics_request)
     async def dynamics(self, request: ApiRequest) -> CloudRun:
         """Run a cloud of points through hardmax attention layers to its limits.
 
@@ -159,9 +159,9 @@ class AsyncApi(ABC):
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        return read(CloudRun, await self._send(request), points=request.points)
+        return parse_document(CloudRun, await self._send(request), points=request.points)
 
-    @builds(operations.control_request)
+    @takes_parameters_of(operations.control_request)
     async def control(self, request: ApiRequest) -> ControlResponse:
         """Find a matrix A under which chosen points lead, or prove that there is none.
 
@@ -178,9 +178,9 @@ class AsyncApi(ABC):
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        return read(ControlResponse, await self._send(request))
+        return parse_document(ControlResponse, await self._send(request))
 
-    @builds(operations.sequences_request)
+    @takes_parameters_of(operations.sequences_request)
     async def classify_sequences(self, request: ApiRequest) -> list[SequenceLabel]:
         """Classify sequences of points with an exact model.
 
@@ -196,7 +196,7 @@ class AsyncApi(ABC):
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        return read(SequencesResponse, await self._send(request)).data
+        return parse_document(SequencesResponse, await self._send(request)).data
 
     async def models(self) -> list[ModelCard]:
         """List the models with their cards.
@@ -207,7 +207,7 @@ class AsyncApi(ABC):
         Raises:
             RemoteError: The server failed, or did not answer.
         """
-        return read(ModelList, await self._send(ApiRequest("models"))).models
+        return parse_document(ModelList, await self._send(ApiRequest("models"))).models
 
     async def info(self) -> Info:
         """Return version, provider and limits of the service.
@@ -218,7 +218,7 @@ class AsyncApi(ABC):
         Raises:
             RemoteError: The server failed, or did not answer.
         """
-        return read(Info, await self._send(ApiRequest("info")))
+        return parse_document(Info, await self._send(ApiRequest("info")))
 
 
 class Api(ABC):
@@ -239,7 +239,7 @@ class Api(ABC):
     async def _send(self, request: ApiRequest) -> Any:
         return self.send(request)
 
-    if TYPE_CHECKING:  # a decorated method has one form, and this one two
+    if TYPE_CHECKING:  # a decorated method cannot have overloads
 
         @overload
         def classify(self, texts: str, **options: Unpack[ClassifyOptions]) -> Answer: ...
@@ -247,12 +247,12 @@ class Api(ABC):
         def classify(self, texts: Iterable[Any], **options: Unpack[ClassifyOptions]) -> Answers: ...
         def classify(self, texts: Any, **options: Any) -> Any: ...
     else:
-        classify = blocking(AsyncApi.classify)
-    dynamics = blocking(AsyncApi.dynamics)
-    control = blocking(AsyncApi.control)
-    classify_sequences = blocking(AsyncApi.classify_sequences)
-    models = blocking(AsyncApi.models)
-    info = blocking(AsyncApi.info)
+        classify = make_blocking(AsyncApi.classify)
+    dynamics = make_blocking(AsyncApi.dynamics)
+    control = make_blocking(AsyncApi.control)
+    classify_sequences = make_blocking(AsyncApi.classify_sequences)
+    models = make_blocking(AsyncApi.models)
+    info = make_blocking(AsyncApi.info)
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import httpx
 
-from hardmax.api import AsyncApi, builds
+from hardmax.api import AsyncApi, takes_parameters_of
 from hardmax.operations import ApiRequest, dynamics_request
 from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
 
@@ -52,7 +52,7 @@ class AsyncClient(AsyncApi):
         http_request = self._protocol.build_request(request)
         deadline = self._protocol.deadline()
         for attempt in itertools.count():
-            with self._protocol.translate_failures():
+            with self._protocol.translate_errors():
                 async with asyncio.timeout(self._protocol.remaining_s(deadline)):
                     response = await self._connect(http_request)
                     content = await self._read(response)
@@ -63,13 +63,13 @@ class AsyncClient(AsyncApi):
         return decode_response(response, content)
 
     async def _connect(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, again for a moment if the connection is refused."""
-        started = time.monotonic()
+        """Send a request; retry for CONNECT_RETRY_S if the connection is refused."""
+        start_s = time.monotonic()
         while True:
             try:
                 return await self._http.send(request, stream=True)
             except httpx.ConnectError:
-                pause_s = self._protocol.connect_pause_s(started)
+                pause_s = self._protocol.connect_pause_s(start_s)
                 if pause_s is None:
                     raise
                 await asyncio.sleep(pause_s)
@@ -77,7 +77,7 @@ class AsyncClient(AsyncApi):
     async def _send(self, request: ApiRequest) -> Any:
         return await self.send(request)
 
-    @builds(dynamics_request)
+    @takes_parameters_of(dynamics_request)
     def stream_dynamics(self, request: ApiRequest) -> AsyncIterator[dict[str, Any]]:
         """Run a cloud to its limits, and yield a document for each chunk of layers.
 
@@ -86,7 +86,7 @@ class AsyncClient(AsyncApi):
         return self._stream(request)
 
     async def _stream(self, request: ApiRequest) -> AsyncGenerator[dict[str, Any], None]:
-        with self._protocol.translate_failures():
+        with self._protocol.translate_errors():
             deadline = self._protocol.deadline()
             response = await self._connect(self._protocol.build_request(request, NDJSON))
             if response.is_error:

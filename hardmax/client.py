@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from hardmax.api import Api, builds
+from hardmax.api import Api, takes_parameters_of
 from hardmax.deadline import run_with_timeout
 from hardmax.operations import ApiRequest, dynamics_request
 from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
@@ -52,7 +52,7 @@ class Client(Api):
         http_request = self._protocol.build_request(request)
         deadline = self._protocol.deadline()
         for attempt in itertools.count():
-            with self._protocol.translate_failures():
+            with self._protocol.translate_errors():
                 seconds = self._protocol.remaining_s(deadline)
                 response, content = run_with_timeout(lambda: self._exchange(http_request), seconds)
             pause_s = self._protocol.pause_s(response, attempt, deadline)
@@ -66,18 +66,18 @@ class Client(Api):
         return response, self._read(response)
 
     def _connect(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, again for a moment if the connection is refused."""
-        started = time.monotonic()
+        """Send a request; retry for CONNECT_RETRY_S if the connection is refused."""
+        start_s = time.monotonic()
         while True:
             try:
                 return self._http.send(request, stream=True)
             except httpx.ConnectError:
-                pause_s = self._protocol.connect_pause_s(started)
+                pause_s = self._protocol.connect_pause_s(start_s)
                 if pause_s is None:
                     raise
                 time.sleep(pause_s)
 
-    @builds(dynamics_request)
+    @takes_parameters_of(dynamics_request)
     def stream_dynamics(self, request: ApiRequest) -> Iterator[dict[str, Any]]:
         """Run a cloud to its limits, and yield a document for each chunk of layers.
 
@@ -94,7 +94,7 @@ class Client(Api):
         return self._stream(request)
 
     def _stream(self, request: ApiRequest) -> Iterator[dict[str, Any]]:
-        with self._protocol.translate_failures():
+        with self._protocol.translate_errors():
             deadline = self._protocol.deadline()
             response = self._connect(self._protocol.build_request(request, NDJSON))
             if response.is_error:

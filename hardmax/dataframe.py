@@ -1,11 +1,11 @@
-"""Answers as columns of a table, next to the columns that the table has."""
+"""Answers as further columns of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-MIN_CONTRIBUTION = 0.05  # of a leader that is listed in a table
+MIN_CONTRIBUTION = 0.05  # of a leader in a table
 
 # The columns of an answer and their types.
 RESULT_COLUMNS = {
@@ -21,7 +21,7 @@ RESULT_COLUMNS = {
 def result_column_names(columns: Sequence[str]) -> dict[str, str]:
     """Return the name of each result column in a table with these columns.
 
-    A column of the same name stays: the result column is then called `hardmax_label`, `hardmax_score`, ...
+    If a column of the same name exists, the result column is called `hardmax_label`, `hardmax_score`, ...
     """
     return {
         name: f"hardmax_{name.removeprefix('hardmax_')}" if name in columns else name
@@ -42,7 +42,7 @@ def append_columns(table: Any, rows: Iterable[dict[str, Any]]) -> Any:
     schema = pa.schema({name: types[kind] for name, kind in RESULT_COLUMNS.items()})
     results = pa.Table.from_pylist(list(rows), schema=schema)
     for name, column in result_column_names(table.column_names).items():
-        if column in table.column_names:  # of an earlier answer
+        if column in table.column_names:  # an earlier answer
             table = table.drop_columns([column])
         table = table.append_column(column, results.column(name))
     return table

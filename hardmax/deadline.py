@@ -14,8 +14,8 @@ T = TypeVar("T")
 def run_with_timeout(function: Callable[[], T], seconds: float) -> T:
     """Run a function in a thread, and return its result.
 
-    A read from a socket has a timeout of its own, but a server that sends a byte from time to time never
-    exceeds it. The thread of a call that timed out ends with its connection.
+    A read from a socket has a timeout, but a server that sends a byte from time to time never exceeds it. The
+    thread of a call that timed out ends with its connection.
 
     Raises:
         TimeoutError: The function took longer.

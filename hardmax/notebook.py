@@ -20,35 +20,34 @@ Floats = NDArray[np.float64]
 
 MAX_TEXT_CHARS_SHOWN = 4000
 MAX_ROWS_SHOWN = 20  # of Answers
-MAX_BARS = 8  # clusters with a bar of their own
+MAX_BARS = 8  # in a contribution table
 MAX_POINTS_DRAWN = 2000
 PLANE_PX, PLANE_MARGIN_PX = 320, 28
-MIN_PLANE_HEIGHT_PX = 96  # of points that are nearly in a line
+MIN_PLANE_HEIGHT_PX = 96  # for points that are nearly in a line
 POSITIVE_RGB, NEGATIVE_RGB = (47, 134, 207), (217, 105, 32)  # contributions above and below 0, as on the page
 FRAME_STYLE = "font:14px/1.5 system-ui,sans-serif;max-width:46em;color:inherit"
 FAINT_STYLE = "opacity:.65"
 
 
 def render_answer(
-    text: str, verdict: str, shown: Classification, offset_unit: OffsetUnit = "codepoints"
+    text: str, verdict: str, answer: Classification, offset_unit: OffsetUnit = "codepoints"
 ) -> str:
     """Render the answer to one text: the verdict, the words in colour, the sum and the plane."""
     headline = _element("div", _element("b", escape(verdict)))
-    marked = _highlighted_text(text, shown, offset_unit)
-    parts = [headline, marked, _contribution_table(shown), _word_plane(shown)]
+    highlighted = _highlighted_text(text, answer, offset_unit)
+    parts = [headline, highlighted, _contribution_table(answer), _word_plane(answer)]
     return _element("div", "".join(parts), style=FRAME_STYLE)
 
 
-def render_answers(shown: Sequence[tuple[str, str, str]], total: int) -> str:
-    """Render a table of the first texts with their verdicts and reasons; `total` counts all of them."""
-    rows = [_table_row("td", [shorten(text, 80), verdict, reason]) for text, verdict, reason in shown]
+def render_answers(answers: Sequence[tuple[str, str, str]], total: int) -> str:
+    """Render a table of the first texts with their verdicts and reasons; `total` counts all texts."""
+    rows = [_table_row("td", [shorten(text, 80), verdict, reason]) for text, verdict, reason in answers]
     heads = _table_row("th", ["text", "verdict", "because of"])
     table = _element("table", heads + "".join(rows), style="font:inherit")
-    rest = total - len(shown)
-    more = (
-        _element("div", f"and {rest} more; .to_frame() has them all", style=FAINT_STYLE) if rest > 0 else ""
-    )
-    return _element("div", table + more, style=FRAME_STYLE)
+    if total > len(answers):
+        note = f"and {total - len(answers)} more; .to_frame() has them all"
+        table += _element("div", note, style=FAINT_STYLE)
+    return _element("div", table, style=FRAME_STYLE)
 
 
 def render_cloud(points: Floats, run: DynamicsResult) -> str:
@@ -66,28 +65,27 @@ def summarize_run(run: DynamicsResult) -> str:
     return f"{size}: {state}, {pluralize(len(run.leaders), 'leader')}"
 
 
-def _highlighted_text(text: str, shown: Classification, offset_unit: OffsetUnit) -> str:
+def _highlighted_text(text: str, answer: Classification, offset_unit: OffsetUnit) -> str:
     """Render the text with a tint behind each word, as strong as its contribution."""
-    marked: Sequence[Word | Leader] = shown.words or shown.leaders
-    values = [number_of(each.contribution, shown.label) for each in marked]
+    words: Sequence[Word | Leader] = answer.words or answer.leaders
+    values = [number_of(word.contribution, answer.label) for word in words]
     largest = max(map(abs, values), default=0) or 1
     indices = _character_indices(text[:MAX_TEXT_CHARS_SHOWN], offset_unit)
-    found = sorted(
+    spans = sorted(
         (indices[start], indices[end], value)
-        for each, value in zip(marked, values, strict=True)
-        for start, end in each.spans
+        for word, value in zip(words, values, strict=True)
+        for start, end in word.spans
         if 0 <= start <= end < len(indices)
     )
-    parts, at = [], 0
-    for start, end, value in found:
-        if start < at:
+    parts, position = [], 0
+    for start, end, value in spans:
+        if start < position:
             continue
-        word = _element(
-            "span", escape(text[start:end]), style=_tint_style(value / largest), title=f"{value:+.4g}"
-        )
-        parts += [escape(text[at:start]), word]
-        at = end
-    parts.append(escape(shorten(text, MAX_TEXT_CHARS_SHOWN)[at:]))
+        style, title = _tint_style(value / largest), f"{value:+.4g}"
+        parts.append(escape(text[position:start]))
+        parts.append(_element("span", escape(text[start:end]), style=style, title=title))
+        position = end
+    parts.append(escape(shorten(text, MAX_TEXT_CHARS_SHOWN)[position:]))
     return _element("p", "".join(parts), style="white-space:pre-wrap;margin:.6em 0")
 
 
@@ -97,80 +95,79 @@ def _character_indices(text: str, offset_unit: OffsetUnit) -> list[int]:
     return [index for index, width in enumerate(widths) for _ in range(width)] + [len(text)]
 
 
-def _contribution_table(shown: Classification) -> str:
+def _contribution_table(answer: Classification) -> str:
     """Render the bias and the contributions of the clusters, which add up to the logit."""
     terms = [
-        (", ".join(naming_words(each.words)[:3]), number_of(each.contribution, shown.label))
-        for each in shown.clusters
+        (", ".join(naming_words(cluster.words)[:3]), number_of(cluster.contribution, answer.label))
+        for cluster in answer.clusters
     ]
     terms.sort(key=lambda term: -abs(term[1]))
     if len(terms) > MAX_BARS:
-        rest = terms[MAX_BARS - 1 :]
-        terms = [*terms[: MAX_BARS - 1], (f"{len(rest)} more clusters", sum(value for _, value in rest))]
+        smaller = terms[MAX_BARS - 1 :]
+        total = f"{len(smaller)} more clusters", sum(value for _, value in smaller)
+        terms = [*terms[: MAX_BARS - 1], total]
     if not terms:
         return ""
-    terms.append(("bias", number_of(shown.bias, shown.label)))
+    terms.append(("bias", number_of(answer.bias, answer.label)))
     largest = max(abs(value) for _, value in terms) or 1
     rows = [_bar_row(name, value, largest) for name, value in terms]
-    total = _table_row(
-        "td", ["sum", "", format_signed(number_of(shown.logit, shown.label))], style="font-weight:bold"
-    )
-    return _element(
-        "table", "".join(rows) + total, style="font:inherit;border-collapse:collapse;margin:.4em 0"
-    )
+    cells = ["sum", "", format_signed(number_of(answer.logit, answer.label))]
+    rows.append(_table_row("td", cells, style="font-weight:bold"))
+    style = "font:inherit;border-collapse:collapse;margin:.4em 0"
+    return _element("table", "".join(rows), style=style)
 
 
 def _bar_row(name: str, value: float, largest: float) -> str:
     width = 60 * abs(value) / largest
     bar = _element("rect", "", x=60 - width * (value < 0), y=4, width=width, height=8, fill=_color_of(value))
     axis = _element("line", "", x1=60, x2=60, y1=0, y2=16, stroke="currentColor", stroke_opacity=0.4)
-    drawn = _element("svg", bar + axis, width=120, height=16, role="img", aria_label=format_signed(value))
+    picture = _element("svg", bar + axis, width=120, height=16, role="img", aria_label=format_signed(value))
     cells = [
         _element("td", escape(shorten(name, 40))),
-        _element("td", drawn),
+        _element("td", picture),
         _element("td", format_signed(value)),
     ]
     return _element("tr", "".join(cells))
 
 
-def _word_plane(shown: Classification) -> str:
+def _word_plane(answer: Classification) -> str:
     """Render the path of each word; nothing unless the head has two dimensions."""
-    words = [word for word in shown.words if len(word.final_position) == 2]
+    words = [word for word in answer.words if len(word.final_position) == 2]
     if not words:
         return ""
     start = np.array([word.position for word in words])
     end = np.array([word.final_position for word in words])
     plane = _Plane(np.concatenate([start, end, np.zeros((1, 2))]))
-    colours = [_color_of(number_of(word.contribution, shown.label)) for word in words]
-    marks = [plane.path(*each) for each in zip(start, end, colours, strict=True)]
-    named: dict[str, None] = {}
+    colours = [_color_of(number_of(word.contribution, answer.label)) for word in words]
+    marks = [plane.path(*path) for path in zip(start, end, colours, strict=True)]
+    leaders: dict[str, Floats] = {}  # at their first position
     for word, position in zip(words, end, strict=True):
-        if word.leader and word.word not in named:
-            named[word.word] = None
-            marks.append(plane.marker(position, word.word))
+        if word.leader:
+            leaders.setdefault(word.word, position)
+    marks += [plane.marker(position, word) for word, position in leaders.items()]
     return plane.draw(marks, f"{len(words)} words on their plane")
 
 
 def _point_plane(points: Floats, result: DynamicsResult) -> str:
-    flat = _first_two_coordinates(np.asarray(points, np.float64).reshape(result.n, -1))
+    starts = _first_two_coordinates(np.asarray(points, np.float64).reshape(result.n, -1))
     limits = _first_two_coordinates(np.array([cluster.limit for cluster in result.clusters]))
-    plane = _Plane(np.concatenate([flat, limits, np.zeros((1, 2))]))
-    chosen = np.unique(np.linspace(0, len(flat) - 1, min(MAX_POINTS_DRAWN, len(flat))).astype(int))
+    plane = _Plane(np.concatenate([starts, limits, np.zeros((1, 2))]))
+    drawn = np.unique(np.linspace(0, len(starts) - 1, min(MAX_POINTS_DRAWN, len(starts))).astype(int))
     if result.assignment:
-        ends = [(i, result.assignment[i]) for i in chosen]
-        marks = [plane.path(flat[i], limits[to], CLUSTER_COLORS[to % len(CLUSTER_COLORS)]) for i, to in ends]
+        pairs = [(starts[i], result.assignment[i]) for i in drawn]
+        marks = [plane.path(start, limits[c], CLUSTER_COLORS[c % len(CLUSTER_COLORS)]) for start, c in pairs]
     else:
-        marks = [plane.dot(flat[i], "currentColor") for i in chosen]
+        marks = [plane.dot(starts[i], "currentColor") for i in drawn]
     marks += [plane.cross(limit) for limit in limits[:MAX_POINTS_DRAWN]]
     for leader in result.leaders[:MAX_POINTS_DRAWN]:
         marks.append(plane.marker(_first_two_coordinates(np.array([leader.point]))[0], str(leader.index)))
     notes = []
-    if len(chosen) < result.n:
-        notes.append(f"{len(chosen)} of {result.n} points")
+    if len(drawn) < result.n:
+        notes.append(f"{len(drawn)} of {result.n} points")
     if result.d > 2:
         notes.append(f"the first two of {result.d} coordinates")
-    drawn = plane.draw(marks, "the cloud: rings are leaders, crosses are limits")
-    return drawn + (_element("div", "shown: " + ", ".join(notes), style=FAINT_STYLE) if notes else "")
+    picture = plane.draw(marks, "the cloud: rings are leaders, crosses are limits")
+    return picture + (_element("div", "shown: " + ", ".join(notes), style=FAINT_STYLE) if notes else "")
 
 
 def _first_two_coordinates(points: Floats) -> Floats:
@@ -179,14 +176,14 @@ def _first_two_coordinates(points: Floats) -> Floats:
 
 
 class _Plane:
-    """A drawing with equal scales that contains the given points, as high as they need."""
+    """A drawing with equal scales and the height that the given points need."""
 
     def __init__(self, points: Floats) -> None:
         low, high = points.min(axis=0), points.max(axis=0)
         self._middle = (low + high) / 2
         self._scale = (PLANE_PX - 2 * PLANE_MARGIN_PX) / (float((high - low).max()) or 1.0)
-        needed = round(float((high - low)[1]) * self._scale) + 2 * PLANE_MARGIN_PX
-        self._height = max(MIN_PLANE_HEIGHT_PX, needed)
+        height = round(float((high - low)[1]) * self._scale) + 2 * PLANE_MARGIN_PX
+        self._height = max(MIN_PLANE_HEIGHT_PX, height)
 
     def _pixels(self, point: Floats) -> tuple[float, float]:
         x, y = (point - self._middle) * self._scale
@@ -243,8 +240,8 @@ def _tint_style(share: float) -> str:
 
 
 def _table_row(kind: str, cells: Sequence[str], **attributes: object) -> str:
-    drawn = (_element(kind, escape(cell), style="text-align:left") for cell in cells)
-    return _element("tr", "".join(drawn), **attributes)
+    columns = (_element(kind, escape(cell), style="text-align:left") for cell in cells)
+    return _element("tr", "".join(columns), **attributes)
 
 
 def escape(text: str) -> str:

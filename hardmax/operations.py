@@ -1,4 +1,4 @@
-"""What the operations of `api.py` send: requests, and texts in batches."""
+"""The requests of the operations in `api.py`, and texts in batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hardmax.models.clouds import Include, Stop
 from hardmax.progress import Progress
 
 TEXTS_PER_REQUEST = 256  # texts in one request
-SEARCHED_TEXTS_PER_REQUEST = 16  # with flip or sufficient, which a server accepts for this many
+SEARCHED_TEXTS_PER_REQUEST = 16  # with flip or sufficient: the maximum of a server
 # Characters in one request: below the 4 MB of JSON that a server accepts, however they are escaped.
 BATCH_CHARS = 500_000
 # Options with these values are not sent.
@@ -72,19 +72,19 @@ async def classify(
     keep = errors == "keep"
     if isinstance(texts, str):
         return await _classify_one(send, texts, body, keep)
-    listed = _as_list(texts)
+    texts_list = _as_list(texts)
     if options["flip"] or options["sufficient"]:
         batch_size = min(batch_size, SEARCHED_TEXTS_PER_REQUEST)
     answers = Answers(offset_unit=options["offset_unit"], index=_series_index(texts))
     with Progress(enabled=progress) as progress_line:
-        for batch in _batches(listed, batch_size):
+        for batch in _batches(texts_list, batch_size):
             await _classify_batch(send, batch, answers, body, keep)
-            progress_line.count(len(answers), len(listed), "texts")
+            progress_line.count(len(answers), len(texts_list), "texts")
     return answers
 
 
 def _classify_body(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that differ from the server's defaults, as JSON holds them."""
+    """Return the options that differ from the server's defaults, as JSON values."""
     body = {name: value for name, value in options.items() if value is not None}
     if not isinstance(body.get("model", ""), str):
         body["model"] = list(body["model"])
@@ -108,7 +108,7 @@ async def _classify_one(send: Send, text: str, body: dict[str, Any], keep: bool)
 async def _classify_batch(
     send: Send, texts: list[Any], answers: Answers, body: dict[str, Any], keep: bool
 ) -> None:
-    """Append the answers to these texts. If one is refused, send the others again without it."""
+    """Append the answers to these texts. If one is refused, send the others again."""
     while texts:
         try:
             for i, text in enumerate(texts):
@@ -141,7 +141,7 @@ def _failed_text_index(error: InputError, count: int) -> int | None:
 
 
 def _check_text(text: Any, param: str) -> None:
-    """Refuse a value that is not a text before it is sent: such cells are common in tables."""
+    """Refuse a value that is not a text, which is common in tables, before it is sent."""
     if text is None or (isinstance(text, float) and text != text):
         raise InvalidInput("there is no text", param=param)
     if not isinstance(text, str):
@@ -219,7 +219,7 @@ def control_request(
     assignment: Mapping[int, int] | None = None,
     leaders: Sequence[int] | None = None,
 ) -> ApiRequest:
-    """Return the request for a matrix A that grants the requested leaders or assignment."""
+    """Return the request for a matrix A under which the requested leaders or assignment hold."""
     body: dict[str, Any] = {"points": _as_numbers(points, "points").tolist()}
     if assignment is not None:
         body["assignment"] = dict(zip(map(str, assignment), _as_python(assignment.values()), strict=True))
@@ -230,30 +230,30 @@ def control_request(
 
 def sequences_request(model: str, sequences: Iterable[Any]) -> ApiRequest:
     """Return the request that classifies sequences of points with an exact model."""
-    points = [_as_numbers(each, f"sequences[{i}]").tolist() for i, each in enumerate(sequences)]
+    points = [_as_numbers(rows, f"sequences[{i}]").tolist() for i, rows in enumerate(sequences)]
     return ApiRequest("sequences/classify", {"model": model, "sequences": points})
 
 
 def _as_python(indices: Iterable[Any]) -> list[Any]:
-    """Return numpy numbers as Python's own, which JSON can hold."""
-    return [each.item() if isinstance(each, np.generic) else each for each in indices]
+    """Return numpy numbers as Python numbers, for JSON."""
+    return [index.item() if isinstance(index, np.generic) else index for index in indices]
 
 
 def _as_numbers(values: Any, name: str) -> NDArray[Any]:
     """Return an array of finite float32 or float64 numbers; float32 stays float32."""
     try:
-        given = np.asarray(values)
-        if np.iscomplexobj(given):
+        array = np.asarray(values)
+        if np.iscomplexobj(array):
             raise TypeError("these are complex")
-        numbers = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+        numbers = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{name}: rows of numbers, as many in each: {error}", param=name) from None
     finite = np.isfinite(numbers)
     if not finite.all():
         param = name + "".join(f"[{i}]" for i in np.argwhere(~finite)[0])
         raise InvalidInput(f"{param} is not a finite number", param=param)
-    for index in np.argwhere(np.abs(numbers) >= 2.0**53) if given.dtype.kind in "iuO" else ():
-        if int(given[tuple(index)]) != int(numbers[tuple(index)]):
+    for index in np.argwhere(np.abs(numbers) >= 2.0**53) if array.dtype.kind in "iuO" else ():
+        if int(array[tuple(index)]) != int(numbers[tuple(index)]):
             param = name + "".join(f"[{i}]" for i in index)
             raise InvalidInput(f"{param} has more digits than double precision holds", param=param)
     return numbers

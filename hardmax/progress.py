@@ -7,7 +7,7 @@ from typing import Self, TextIO
 
 QUIET_S = 1.0  # shorter work shows nothing
 REFRESH_S = 0.1
-LINE_EVERY_S = 5.0  # where a line cannot be rewritten
+LINE_EVERY_S = 5.0  # if a line cannot be rewritten
 
 
 class Progress:
@@ -31,35 +31,35 @@ class Progress:
         self._clock = clock
         self._rewrites = self._stream.isatty() or in_notebook()
         self._enabled = self._rewrites if enabled is None else enabled
-        self._started = self._clock()
-        self._next = self._started + QUIET_S
-        self._shown = 0  # characters of the line
+        self._start_s = self._clock()
+        self._next_s = self._start_s + QUIET_S
+        self._line_length = 0
 
     def __call__(self, message: str) -> None:
-        self._show(f"{message}, {duration(self._clock() - self._started)}")
+        self._show(f"{message}, {duration(self._clock() - self._start_s)}")
 
     def count(self, done: int, total: int, unit: str) -> None:
         """Show how many items are done, the rate and the time left."""
-        seconds = self._clock() - self._started
+        seconds = self._clock() - self._start_s
         if done and seconds:
-            left = duration((total - done) * seconds / done)
-            self._show(f"{done:,} of {total:,} {unit}, {done / seconds:,.0f} per second, {left} left")
+            remaining = duration((total - done) * seconds / done)
+            self._show(f"{done:,} of {total:,} {unit}, {done / seconds:,.0f} per second, {remaining} left")
 
     def _show(self, line: str) -> None:
         now = self._clock()
-        if not self._enabled or now < self._next:
+        if not self._enabled or now < self._next_s:
             return
-        self._next = now + (REFRESH_S if self._rewrites else LINE_EVERY_S)
-        self._stream.write(f"\r{line:<{self._shown}}" if self._rewrites else f"{line}\n")
+        self._next_s = now + (REFRESH_S if self._rewrites else LINE_EVERY_S)
+        self._stream.write(f"\r{line:<{self._line_length}}" if self._rewrites else f"{line}\n")
         self._stream.flush()
-        self._shown = len(line) if self._rewrites else 0
+        self._line_length = len(line) if self._rewrites else 0
 
     def clear(self) -> None:
         """Clear the line."""
-        if self._shown:
-            self._stream.write(f"\r{'':<{self._shown}}\r")
+        if self._line_length:
+            self._stream.write(f"\r{'':<{self._line_length}}\r")
             self._stream.flush()
-            self._shown = 0
+            self._line_length = 0
 
     def __enter__(self) -> Self:
         return self
@@ -77,9 +77,9 @@ def in_notebook() -> bool:
 
 def duration(seconds: float) -> str:
     """Return a duration for people: 8 s, 2 min 5 s, 1 h 3 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    minutes, seconds = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{seconds} s"
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60} min"

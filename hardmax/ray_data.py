@@ -85,7 +85,7 @@ def count_results(destination: str) -> Summary:
 
 
 class Actor:
-    """One actor of the job, with a client of its own."""
+    """One actor of the job, with its own client."""
 
     def __init__(self, open_client: Callable[[], Api], model: str | None, column: str) -> None:
         self._client = open_client()

@@ -14,7 +14,7 @@ from hardmax.models.texts import Classification, number_of
 
 @dataclass(frozen=True)
 class ShapExplanation:
-    """What `shap.Explanation` holds for one text, where shap is not installed."""
+    """The fields of `shap.Explanation` for one text, if shap is not installed."""
 
     values: NDArray[np.float64]
     base_values: float
@@ -23,7 +23,7 @@ class ShapExplanation:
 
 
 def explain_as_shap(answer: Classification, label: str) -> Any:
-    """Return the contributions to the logit of a label as `shap.Explanation`, or as its likeness."""
+    """Return the contributions to the logit of a label as `shap.Explanation` or ShapExplanation."""
     if isinstance(answer.logit, dict) and label not in answer.logit:
         raise InvalidInput(f"there is no label {label!r}; there are {', '.join(answer.logit)}", param="label")
     if answer.words:
@@ -35,7 +35,7 @@ def explain_as_shap(answer: Classification, label: str) -> Any:
     else:
         raise InvalidInput('there are no contributions: classify with explain="leaders" or "full"')
     fields: dict[str, Any] = {
-        "values": np.array([number_of(each, label) for each in contributions]),
+        "values": np.array([number_of(contribution, label) for contribution in contributions]),
         "base_values": number_of(answer.bias, label),
         "data": np.array(texts, dtype=object),
         "feature_names": [f"{kind} {number}" for number in range(1, len(texts) + 1)],

@@ -62,8 +62,8 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """
         unknown = set() if y is None else {str(label) for label in y} - set(self.classes_)
         if unknown:
-            have = ", ".join(self.classes_)
-            raise InvalidInput(f"the model has no label {min(unknown)!r}; it has {have}", param="y")
+            labels = ", ".join(self.classes_)
+            raise InvalidInput(f"the model has no label {min(unknown)!r}; it has {labels}", param="y")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""HTTP for both clients: how API requests become HTTP requests, when to retry, and how responses are read."""
+"""HTTP for both clients: build requests, decide about retries, and decode responses."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 RETRIED_STATUSES = (429, 503)
 MAX_PAUSE_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
-CONNECT_RETRY_S = 1.0  # how long a refused connection is tried again, for a server that is starting
+CONNECT_RETRY_S = 1.0  # for refused connections, to a server that is starting
 CONNECT_PAUSE_S = 0.25
 MAX_RECEIVED_BYTES = 2**28  # of an answer, or of a line of a stream
 # Numbers, lists and objects in an answer: a list of empty lists takes 30 times its bytes once it is parsed.
 MAX_RESPONSE_VALUES, MAX_RESPONSE_CONTAINERS = 2**24, 2**23
-MAX_MATRIX_CHARS = 4000  # of a matrix A in the query: many proxies read 8 kB of it
-# The same for clouds that may exceed the 4 MB of JSON that a server accepts: 62 kB when escaped.
+MAX_MATRIX_CHARS = 4000  # of a matrix A in the query, of which many proxies accept 8 kB
+# of a cloud that may exceed the 4 MB of JSON that a server accepts; 62 kB when escaped
 MAX_MATRIX_CHARS_LARGE_CLOUD = 44_000
 MAX_JSON_NUMBERS = 150_000
 NPY, NDJSON = "application/x-npy", "application/x-ndjson"
@@ -81,7 +81,7 @@ class HttpProtocol:
         )
 
     def build_request(self, request: ApiRequest, accept: str = "application/json") -> httpx.Request:
-        """Return the HTTP request. A cloud travels as npy, unless its matrix A is too long for a query."""
+        """Return the HTTP request. A cloud is sent as npy, unless its matrix A is too long for a query."""
         headers = {**self._headers, "accept": accept}
         method = "GET" if request.body is None else "POST"
         content: dict[str, Any] = {} if request.body is None else {"json": request.body}
@@ -102,7 +102,7 @@ class HttpProtocol:
     def pause_s(self, response: httpx.Response, attempt: int, deadline: float) -> float | None:
         """Return the seconds to wait before the next attempt, or None if the response is final.
 
-        It is the pause that the server asks for, or else a doubling one, with jitter. A response is also
+        It is the pause that the server requests, or else a doubling one, with jitter. A response is also
         final if the next attempt would start after the deadline.
         """
         if response.status_code not in RETRIED_STATUSES or attempt == self._retries:
@@ -112,26 +112,26 @@ class HttpProtocol:
         pause_s = min(pause_s, MAX_PAUSE_S) * random.uniform(1.0, 1.25)
         return pause_s if time.monotonic() + pause_s < deadline else None
 
-    def connect_pause_s(self, started: float) -> float | None:
+    def connect_pause_s(self, start_s: float) -> float | None:
         """Return the seconds to wait before connecting again, or None after `CONNECT_RETRY_S`."""
-        return CONNECT_PAUSE_S if time.monotonic() + CONNECT_PAUSE_S < started + CONNECT_RETRY_S else None
+        return CONNECT_PAUSE_S if time.monotonic() + CONNECT_PAUSE_S < start_s + CONNECT_RETRY_S else None
 
     @property
     def _server(self) -> str:
         return f"{self._base_url.scheme}://{self._base_url.netloc.decode()}"  # without a password
 
     @contextmanager
-    def translate_failures(self) -> Iterator[None]:
-        """Raise what httpx raises when it cannot connect, or when an answer breaks off, as our own error."""
+    def translate_errors(self) -> Iterator[None]:
+        """Translate the errors of httpx, when a connection or an answer fails, to ConnectionFailed."""
         try:
             yield
         except httpx.ConnectError as error:
-            why = printable(str(error)) or type(error).__name__
-            tried = f"tried again for {CONNECT_RETRY_S:g} s; is the server running?"
-            raise ConnectionFailed(f"no answer from {self._server}: {why} ({tried})") from error
+            reason = printable(str(error)) or type(error).__name__
+            hint = f"tried again for {CONNECT_RETRY_S:g} s; is the server running?"
+            raise ConnectionFailed(f"no answer from {self._server}: {reason} ({hint})") from error
         except (httpx.HTTPError, httpx.StreamError) as error:
-            why = printable(str(error)) or type(error).__name__
-            raise ConnectionFailed(f"no answer from {self._server}: {why}") from error
+            reason = printable(str(error)) or type(error).__name__
+            raise ConnectionFailed(f"no answer from {self._server}: {reason}") from error
         except TimeoutError:
             raise self.timeout_error() from None
 
@@ -150,7 +150,7 @@ def parse_url(url: str) -> httpx.URL:
 
 
 def clean_api_key(api_key: str | None) -> str:
-    """Return the key as a header can carry it; a key that was read from a file may end with its line."""
+    """Return the key for a header, without the line break of a file; refuse unusual characters."""
     key = (api_key or "").strip()
     if key.isascii() and key.isprintable():
         return key
@@ -167,7 +167,7 @@ def parse_retry_after(response: httpx.Response) -> float | None:
 
 
 class BoundedBuffer:
-    """Collects the bytes of a response, whole or line by line, up to `MAX_RECEIVED_BYTES`."""
+    """Collects the bytes of a response, at once or line by line, up to `MAX_RECEIVED_BYTES`."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -180,16 +180,16 @@ class BoundedBuffer:
 
     def lines(self, part: bytes) -> Iterator[bytes]:
         """Append bytes, and return the lines that they complete."""
-        complete, newline, rest = part.rpartition(b"\n")
+        complete, newline, incomplete = part.rpartition(b"\n")
         if newline:
             self.add(complete)
             yield from (line for line in self.take().split(b"\n") if line.strip())
-        self.add(rest)
+        self.add(incomplete)
 
     def take(self) -> bytes:
         """Return the bytes and empty the buffer."""
-        taken, self._bytes = bytes(self._bytes), bytearray()
-        return taken
+        content, self._bytes = bytes(self._bytes), bytearray()
+        return content
 
 
 def decode_response(response: httpx.Response, content: bytes) -> Any:
@@ -213,20 +213,20 @@ def _refuse_constant(name: str) -> None:
 
 def decode_error(document: Any, response: httpx.Response) -> HardmaxError:
     """Return the error of a response as the class that its `type` names."""
-    error = document.get("error") if isinstance(document, dict) else None
-    if not isinstance(error, dict):
-        error = {"message": error} if isinstance(error, str) else {}
-    fields = {name: printable(str(value)) for name, value in error.items() if value is not None}
+    body = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(body, dict):
+        body = {"message": body} if isinstance(body, str) else {}
+    fields = {name: printable(str(value)) for name, value in body.items() if value is not None}
     location = response.headers.get("location")
     redirect = f": it points to {printable(location)}" if location else ""
     default = f"{response.url.host} answered {response.status_code}, and not as hardmax does{redirect}"
-    unknown = RemoteError if response.is_error or fields else UnexpectedAnswer
-    error_class = ERROR_CLASSES.get(fields.get("type", ""), unknown)
-    failure = error_class(fields.get("message") or default, param=fields.get("param"))
-    failure.status = response.status_code
-    failure.request_id = fields.get("request_id") or printable(response.headers.get("x-request-id", ""))
-    if isinstance(failure, RemoteError):
-        failure.type = fields.get("type", failure.type)
-    if isinstance(failure, Overloaded):
-        failure.retry_after_s = parse_retry_after(response) or failure.retry_after_s
-    return failure
+    default_class = RemoteError if response.is_error or fields else UnexpectedAnswer
+    error_class = ERROR_CLASSES.get(fields.get("type", ""), default_class)
+    error = error_class(fields.get("message") or default, param=fields.get("param"))
+    error.status = response.status_code
+    error.request_id = fields.get("request_id") or printable(response.headers.get("x-request-id", ""))
+    if isinstance(error, RemoteError):
+        error.type = fields.get("type", error.type)
+    if isinstance(error, Overloaded):
+        error.retry_after_s = parse_retry_after(response) or error.retry_after_s
+    return error

@@ -1,4 +1,4 @@
-"""What is answered of clouds and of requests for a matrix."""
+"""The answers about clouds, and to requests for a matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts that all answers are made of, and how an answer is read."""
+"""The base of all answers, and the parser of answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from hardmax.errors import UnexpectedAnswer
 
 T = TypeVar("T")
-Items = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is reported, not a million
+Items = Annotated[list[T], Field(fail_fast=True)]  # reports one wrong entry, not a million
 ItemsOrNull = Annotated[Items[T], BeforeValidator(lambda value: [] if value is None else value)]
 Vector = Items[float]
 Span = Annotated[tuple[int, int], Field(strict=False)]  # JSON has lists only
 Number = float | dict[str, float]  # a number for each label if there are several logits
-Open = WrapValidator(lambda value, check: value if isinstance(value, str) else check(value))  # to later words
+Open = WrapValidator(lambda value, check: value if isinstance(value, str) else check(value))  # any string
 
 
 class Document(BaseModel):
@@ -32,21 +32,21 @@ class Document(BaseModel):
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The whole of it as it came, with fields of later versions too."""
+        """The complete document as received, with fields of later versions."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 M = TypeVar("M", bound=Document)
 
 
-def read(kind: type[M], document: Any, **known: Any) -> M:
-    """Return the answer that a JSON value describes, with the fields that are known here.
+def parse_document(kind: type[M], document: Any, **fields: Any) -> M:
+    """Return the answer that a JSON value describes, with further fields.
 
     Raises:
         UnexpectedAnswer: It does not fit its type; the message names the field and what was expected.
     """
     try:
-        return kind.model_validate({**document, **known} if isinstance(document, dict) else document)
+        return kind.model_validate({**document, **fields} if isinstance(document, dict) else document)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(map(str, problem["loc"])) or "the answer"
@@ -54,12 +54,11 @@ def read(kind: type[M], document: Any, **known: Any) -> M:
 
 
 def with_plain_signature(kind: type[M]) -> type[M]:
-    """Leave validators out of the signature and the types of a class, which `help` and the documentation
-    show."""
+    """Remove validators from the signature and the types of a class, for `help` and the documentation."""
     types = get_type_hints(kind, localns={kind.__name__: kind})
     kind.__annotations__ = types
     parameters = inspect.signature(kind).parameters.values()
     kind.__signature__ = inspect.Signature(
-        [each.replace(annotation=types[each.name]) for each in parameters if each.name in types]
+        [p.replace(annotation=types[p.name]) for p in parameters if p.name in types]
     )
     return kind

@@ -1,4 +1,4 @@
-"""What is answered of sequences."""
+"""The answers about sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service says of itself: models, limits, versions."""
+"""The answers about the service: models, limits, versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered of texts."""
+"""The answers about texts."""
 
 from __future__ import annotations
 
@@ -197,5 +197,5 @@ class ClassifyResponse(Document):
 
 
 def number_of(value: Any, label: str) -> float:
-    """Return a number of an answer; where there is one for each label, the label's own."""
+    """Return a number of an answer, for the label if it has one for each label."""
     return float(value[label] if isinstance(value, dict) else value)
