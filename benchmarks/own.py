@@ -77,14 +77,14 @@ class Question:
     def few(self, size: int, seed: int) -> Ints:
         """`size` rows of each label, as many in all where a text may have several."""
         order = np.random.default_rng(seed).permutation(np.flatnonzero(~self.measured))
-        if self.rows.several:
+        if self.rows.multi_label:
             return order[: size * len(self.rows.labels)]
         truth = self.rows.targets.argmax(1)
         return np.concatenate([order[truth[order] == c][:size] for c in range(len(self.rows.labels))])
 
     def taken(self, some: Ints) -> Rows:
         texts, truth = [self.rows.texts[i] for i in some], [self.rows.truth[i] for i in some]
-        return Rows(texts, truth, self.rows.labels, self.rows.several, [])
+        return Rows(texts, truth, self.rows.labels, self.rows.multi_label, [])
 
 
 def as_published(encoder: Path) -> Soft:
@@ -133,7 +133,7 @@ def accuracy(
 
 def answers(task: Question, some: Ints, measured: Ints, seed: int) -> dict[str, NDArray[np.bool_]]:
     """[n, C] which labels each says of the texts that are measured."""
-    rows, several = task.taken(some), task.rows.several
+    rows, several = task.taken(some), task.rows.multi_label
     parts = stratified_folds([frozenset(have) for have in rows.truth], np.arange(len(rows.truth)))
     plane, _ = cross_validate(rows, task.states.take(some), parts, seed=seed)
     score = predict_logits(plane, task.states.take(measured))
@@ -153,7 +153,7 @@ def answers(task: Question, some: Ints, measured: Ints, seed: int) -> dict[str, 
 
 
 def by_set_fit(task: Question, some: Ints, measured: Ints, seed: int, encoder: Path) -> NDArray[np.bool_]:
-    rows, several = task.taken(some), task.rows.several
+    rows, several = task.taken(some), task.rows.multi_label
     truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
     found = said(set_fit(encoder, rows.texts, truth, seed), [task.rows.texts[i] for i in measured])
     return found > 0 if several else found[:, None] == np.arange(len(rows.labels))

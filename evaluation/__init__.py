@@ -1,1 +1,1 @@
-"""Tables of texts, their labels and the measures of a model: used by the commands and by training."""
+"""Tables of texts, their labels and the metrics of a model: used by the commands and by training."""

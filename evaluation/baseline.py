@@ -29,7 +29,7 @@ def baseline_accuracy(
 ) -> float | None:
     """Fit the baseline to the training data and return its accuracy on the test data.
 
-    Returns None where the training data has no word or a single label.
+    Returns None if the training data has no word or a single label.
     """
     x, y = train[0], _targets(train[1], labels, multi_label)
     try:
@@ -52,19 +52,19 @@ def cross_validated_accuracy(
     """Return the accuracy on the rows of all folds, each predicted by a baseline of the other rows."""
     correct, total = 0.0, 0
     for fold in folds:
-        inside = set(map(int, fold))
+        held_out = set(map(int, fold))
         train, test = (
             ([texts[i] for i in rows], [truth[i] for i in rows])
-            for rows in ([i for i in range(len(texts)) if i not in inside], sorted(inside))
+            for rows in ([i for i in range(len(texts)) if i not in held_out], sorted(held_out))
         )
         accuracy = baseline_accuracy(train, test, labels, multi_label=multi_label)
         if accuracy is None:
             return None
-        correct, total = correct + accuracy * len(inside), total + len(inside)
+        correct, total = correct + accuracy * len(held_out), total + len(held_out)
     return correct / total
 
 
 def _targets(truth: Labels, labels: Sequence[str], multi_label: bool) -> list[Any]:
     if multi_label:
-        return [[int(label in each) for label in labels] for each in truth]
-    return [next(iter(each)) for each in truth]
+        return [[int(label in row) for label in labels] for row in truth]
+    return [next(iter(row)) for row in truth]

@@ -1,7 +1,7 @@
 """Folds for cross-validation that keep near-duplicates together. It needs scikit-learn.
 
-A model that was trained on one of two near-duplicates knows the other too. The similarity of two
-texts is the share of their words and word pairs that both have (Jaccard), digits aside; candidates come from
+A model that was trained on one of two near-duplicates knows the other too. The similarity of two texts is the
+share of their words and word pairs that both have (Jaccard), with all numbers equal; candidates come from
 MinHash (Broder 1997).
 """
 
@@ -28,10 +28,10 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """Groups of texts that are alike, directly or through others."""
+    """Groups of similar texts: connected components of pairs."""
 
-    groups: Ints  # [n] the number of each text's group
-    similarity: float  # from which on two texts are near-duplicates
+    groups: Ints  # [n] the group of each text
+    similarity: float  # of near-duplicates, at least
 
     @property
     def n_duplicates(self) -> int:
@@ -42,7 +42,7 @@ class NearDuplicates:
 def find_near_duplicates(texts: Sequence[str]) -> NearDuplicates:
     """Group near-duplicates, at the lowest similarity at which no group has more than a fifth of the texts.
 
-    Texts made from one template are all alike; a stricter similarity then leaves groups to make folds of.
+    Texts from one template are all similar; a higher similarity then leaves enough groups for folds.
     """
     shingles = [_shingles(text) for text in texts]
     pairs = _similar_pairs(shingles)
@@ -63,13 +63,13 @@ def stratified_folds(truth: Sequence[frozenset[str]], groups: Ints) -> list[Ints
     """
     from sklearn.model_selection import StratifiedGroupKFold
 
-    y = np.unique(["|".join(sorted(each)) for each in truth], return_inverse=True)[1]
+    y = np.unique(["|".join(sorted(labels)) for labels in truth], return_inverse=True)[1]
     n_folds = min(N_FOLDS, len(np.unique(groups)), int(np.bincount(y).max()))
     if n_folds < 2:
         return []
     splitter: Any = StratifiedGroupKFold(n_folds, shuffle=True, random_state=0)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The least populated class")  # it is absent from some folds
+        warnings.filterwarnings("ignore", "The least populated class")  # a label is absent from some folds
         folds = [np.sort(test) for _, test in splitter.split(y, y, groups)]
     return [fold for fold in folds if len(fold)]
 
@@ -78,11 +78,11 @@ def _shingles(text: str) -> frozenset[int]:
     """Return hashes of the words and word pairs of a text. A text of punctuation is one word."""
     words = [re.sub(r"\d+", "0", word) for word in WORD.findall(text.casefold())] or [text]
     pairs = map(" ".join, pairwise(words))
-    return frozenset(crc32(each.encode("utf-8", "surrogatepass")) % PRIME for each in (*words, *pairs))
+    return frozenset(crc32(part.encode("utf-8", "surrogatepass")) % PRIME for part in (*words, *pairs))
 
 
 def _similar_pairs(shingles: Sequence[frozenset[int]]) -> dict[tuple[int, int], float]:
-    """Return pairs of texts with their similarity; a text is compared with the first of each band alone."""
+    """Return pairs of texts with their similarity; in each band a text is compared only with the first."""
     pairs: dict[tuple[int, int], float] = {}
     for band in np.split(_minhash(shingles), BANDS, axis=1):
         first: dict[bytes, int] = {}
@@ -97,11 +97,11 @@ def _similar_pairs(shingles: Sequence[frozenset[int]]) -> dict[tuple[int, int], 
 def _minhash(shingles: Sequence[frozenset[int]]) -> Ints:
     """Return [n, BANDS * ROWS_PER_BAND]: the smallest value of each of many hash functions."""
     a, b = np.random.default_rng(0).integers(1, PRIME, (2, BANDS * ROWS_PER_BAND))
-    return np.array([((np.array([*each])[:, None] * a + b) % PRIME).min(0) for each in shingles], np.int64)
+    return np.array([((np.array([*s])[:, None] * a + b) % PRIME).min(0) for s in shingles], np.int64)
 
 
 def _group_connected(n: int, pairs: Sequence[tuple[int, int]]) -> Ints:
-    """Return the number of the connected component of each of n texts."""
+    """Return the connected component of each of n texts."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

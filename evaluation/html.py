@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.report import describe_abstentions, percent
 from hardmax.errors import InvalidInput
-from hardmax.formatting import printable
+from hardmax.formatting import printable, shorten
 
 STYLE = """
 :root { color-scheme: light dark; --paper: light-dark(#f8f6f1, #121417); --card: light-dark(#fffefb, #191c21);
@@ -54,7 +54,7 @@ PLOT, PLOT_TOP = 220, 20  # pixels of the calibration curve, and above it for do
 
 
 def render_report(report: dict[str, Any]) -> str:
-    """Return the whole document. Texts are escaped, control characters replaced."""
+    """Return the HTML document. Texts are escaped, control characters replaced."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width, initial-scale=1'>",
@@ -97,11 +97,11 @@ def _model(metrics: dict[str, Any], baseline: dict[str, Any] | None) -> Iterator
     if metrics["abstained"]:
         yield f"<p>{escape(describe_abstentions(metrics)).capitalize()}.</p>"
     names = ["label", "rows", "predicted", "precision", "recall"]
-    yield _table(names, [[_cell(each[name]) for name in names] for each in metrics["labels"]])
+    yield _table(names, [[_cell(row[name]) for name in names] for row in metrics["labels"]])
     yield "<div class=pictures>"
     if "confusion" in metrics and len(metrics["labels"]) <= MAX_DRAWN_LABELS:
         yield "<div><h3>Confusion matrix</h3>"
-        yield f"{_confusion([each['label'] for each in metrics['labels']], metrics['confusion'])}</div>"
+        yield f"{_confusion([row['label'] for row in metrics['labels']], metrics['confusion'])}</div>"
     yield f"<div><h3>Calibration: error {percent(metrics['calibration']['error'])}</h3>"
     yield f"{_calibration(metrics['calibration']['bins'])}</div></div>"
     if metrics["errors"]:
@@ -119,43 +119,39 @@ def _confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     """Draw the matrix: true labels down, predicted labels across, shades by the share of the true label."""
     size = MATRIX_MARGIN + CELL * len(labels)
     height = size - MATRIX_MARGIN + 60
-    drawn = [
+    parts = [
         f"<svg width={size} height={height} viewBox='0 0 {size} {height}' role=img "
         "aria-label='Confusion matrix: true labels down, predicted labels across'>"
     ]
     for i, (label, row) in enumerate(zip(labels, counts, strict=True)):
         y = 40 + i * CELL
-        left, down = MATRIX_MARGIN - 8, y + CELL / 2 + 4
-        drawn.append(f"<text x={left} y={down} text-anchor=end>{escape(_cut(label, 14))}</text>")
-        across = MATRIX_MARGIN + (i + 0.5) * CELL
-        drawn.append(f"<text x={across} y=30 text-anchor=middle>{escape(_cut(label, 10))}</text>")
+        row_x, row_y = MATRIX_MARGIN - 8, y + CELL / 2 + 4
+        parts.append(f"<text x={row_x} y={row_y} text-anchor=end>{escape(shorten(label, 14))}</text>")
+        column_x = MATRIX_MARGIN + (i + 0.5) * CELL
+        parts.append(f"<text x={column_x} y=30 text-anchor=middle>{escape(shorten(label, 10))}</text>")
         for j, count in enumerate(row):
             share, x = count / max(1, sum(row)), MATRIX_MARGIN + j * CELL
             kind = "cell" if i == j else "cell wrong"
             box = f"x={x + 1} y={y + 1} width={CELL - 2} height={CELL - 2} rx=4"
-            drawn.append(f"<rect class='{kind}' fill-opacity={0.06 + 0.94 * share:.2f} {box} />")
-            over = "over" if share > 0.5 else ""
-            at = f"x={x + CELL / 2} y={y + CELL / 2 + 4} text-anchor=middle"
-            drawn.append(f"<text class='{over}' {at}>{count:,}</text>")
-    drawn.append(
+            parts.append(f"<rect class='{kind}' fill-opacity={0.06 + 0.94 * share:.2f} {box} />")
+            text_class = "over" if share > 0.5 else ""
+            position = f"x={x + CELL / 2} y={y + CELL / 2 + 4} text-anchor=middle"
+            parts.append(f"<text class='{text_class}' {position}>{count:,}</text>")
+    parts.append(
         f"<text class=axis x={MATRIX_MARGIN} y=12>predicted</text><text class=axis x=0 y=30>true</text></svg>"
     )
-    return f"<div class=scroll>{''.join(drawn)}</div>"
-
-
-def _cut(label: str, length: int) -> str:
-    return label if len(label) <= length else f"{label[: length - 1]}…"
+    return f"<div class=scroll>{''.join(parts)}</div>"
 
 
 def _calibration(bins: Sequence[dict[str, Any]]) -> str:
     """Draw accuracy against confidence; the area of a dot is its share of the rows."""
-    total, size = sum(each["rows"] for each in bins), PLOT + 70
+    total, size = sum(b["rows"] for b in bins), PLOT + 70
     dots = [
-        f"<circle class=dot fill-opacity=.75 cx={40 + PLOT * each['confidence']:.1f} "
-        f"cy={PLOT_TOP + PLOT * (1 - each['accuracy']):.1f} r={3 + 12 * (each['rows'] / total) ** 0.5:.1f}>"
-        f"<title>{each['rows']:,} rows: confidence {each['confidence']:.0%}, accuracy {each['accuracy']:.0%}"
+        f"<circle class=dot fill-opacity=.75 cx={40 + PLOT * b['confidence']:.1f} "
+        f"cy={PLOT_TOP + PLOT * (1 - b['accuracy']):.1f} r={3 + 12 * (b['rows'] / total) ** 0.5:.1f}>"
+        f"<title>{b['rows']:,} rows: confidence {b['confidence']:.0%}, accuracy {b['accuracy']:.0%}"
         "</title></circle>"
-        for each in bins
+        for b in bins
     ]
     frame = f"<rect x=40 y={PLOT_TOP} width={PLOT} height={PLOT} fill=none class=line />"
     diagonal = f"<line class=line x1=40 y1={PLOT_TOP + PLOT} x2={40 + PLOT} y2={PLOT_TOP} />"
@@ -173,14 +169,12 @@ def _calibration(bins: Sequence[dict[str, Any]]) -> str:
 
 def _predictions(predictions: Sequence[dict[str, Any]]) -> str:
     rows = []
-    for each in predictions:
-        leaders = "".join(f"<mark>{escape(word)}</mark>" for word in each["leaders"])
-        true, predicted = ("|".join(each[name]) or "-" for name in ("truth", "predicted"))
-        text = f"{escape(each['text'][:600])}{'<br>' if leaders else ''}{leaders}"
-        cells = (
-            f"<td>{escape(true)}<td class=text>{escape(predicted)} {each['score']:.0%}<td class=text>{text}"
-        )
-        rows.append(f"<tr>{cells}</tr>")
+    for row in predictions:
+        leaders = "".join(f"<mark>{escape(word)}</mark>" for word in row["leaders"])
+        true, predicted = ("|".join(row[name]) or "-" for name in ("truth", "predicted"))
+        text = f"{escape(row['text'][:600])}{'<br>' if leaders else ''}{leaders}"
+        label = f"<td>{escape(true)}<td class=text>{escape(predicted)} {row['score']:.0%}"
+        rows.append(f"<tr>{label}<td class=text>{text}</tr>")
     head = "<tr><th>label<th class=text>predicted<th class=text>text, leaders</tr>"
     return f"<div class=scroll><table>{head}{''.join(rows)}</table></div>"
 

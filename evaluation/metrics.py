@@ -1,6 +1,6 @@
 """Measure a model on labelled texts. The result is a JSON value; report.py and html.py present it.
 
-This module needs numpy alone, since `hardmax evaluate` runs where scikit-learn is not installed.
+It needs only the standard library, because `hardmax evaluate` runs without scikit-learn.
 """
 
 import math
@@ -37,8 +37,8 @@ class Prediction:
         """The negative log-likelihood of the true labels."""
         if len(self.truth) == 1 and abs(sum(self.probs.values()) - 1) < 1e-3:
             return -math.log(max(self.probs.get(next(iter(self.truth)), 0.0), MIN_PROBABILITY))
-        each = (p if label in self.truth else 1 - p for label, p in self.probs.items())
-        return -sum(math.log(max(p, MIN_PROBABILITY)) for p in each)
+        likelihoods = (p if label in self.truth else 1 - p for label, p in self.probs.items())
+        return -sum(math.log(max(p, MIN_PROBABILITY)) for p in likelihoods)
 
 
 def evaluate(
@@ -54,23 +54,23 @@ def evaluate(
     Returns:
         A JSON value; shares are from 0 to 1.
     """
-    n_correct = sum(each.correct for each in predictions)
+    n_correct = sum(row.correct for row in predictions)
     by_label = [_label_metrics(predictions, label) for label in labels]
-    errors = sorted((each for each in predictions if not each.correct), key=lambda each: -each.log_loss)
+    errors = sorted((row for row in predictions if not row.correct), key=lambda row: -row.log_loss)
     metrics = {
         "rows": len(predictions),
         "accuracy": n_correct / len(predictions),
         "interval": wilson_interval(n_correct, len(predictions)),
-        "balanced_accuracy": fmean(each["recall"] for each in by_label if each["rows"]),
-        "majority_class": max(Counter(each.truth for each in predictions).values()) / len(predictions),
+        "balanced_accuracy": fmean(label["recall"] for label in by_label if label["rows"]),
+        "majority_class": max(Counter(row.truth for row in predictions).values()) / len(predictions),
         "labels": by_label,
         "calibration": calibration(predictions, multi_label),
         "abstained": _abstained(predictions),
-        "answered_accuracy": _share([each.correct for each in predictions if not each.abstain_reason]),
-        "errors": [describe_prediction(each) for each in errors[:N_ERRORS]],
+        "answered_accuracy": _share([row.correct for row in predictions if not row.abstain_reason]),
+        "errors": [describe_prediction(row) for row in errors[:N_ERRORS]],
     }
     if not multi_label:
-        pairs = Counter((*each.truth, *each.predicted) for each in predictions)
+        pairs = Counter((*row.truth, *row.predicted) for row in predictions)
         metrics["confusion"] = [[pairs[true, predicted] for predicted in labels] for true in labels]
     return metrics
 
@@ -88,9 +88,9 @@ def wilson_interval(n_correct: int, n: int) -> tuple[float, float]:
 def calibration(predictions: Sequence[Prediction], multi_label: bool) -> dict[str, Any]:
     """Return the expected calibration error and, by tenths of confidence, mean confidence and accuracy."""
     pairs = (
-        [(p, label in each.truth) for each in predictions for label, p in each.probs.items()]
+        [(p, label in row.truth) for row in predictions for label, p in row.probs.items()]
         if multi_label
-        else [(max(each.probs.values()), each.correct) for each in predictions]
+        else [(max(row.probs.values()), row.correct) for row in predictions]
     )
     bins = []
     for number in range(N_BINS):
@@ -98,12 +98,12 @@ def calibration(predictions: Sequence[Prediction], multi_label: bool) -> dict[st
         if inside:
             confidence, accuracy = fmean(p for p, _ in inside), fmean(hit for _, hit in inside)
             bins.append({"rows": len(inside), "confidence": confidence, "accuracy": accuracy})
-    error = sum(each["rows"] * abs(each["confidence"] - each["accuracy"]) for each in bins) / len(pairs)
+    error = sum(b["rows"] * abs(b["confidence"] - b["accuracy"]) for b in bins) / len(pairs)
     return {"error": error, "bins": bins}
 
 
 def describe_prediction(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as a JSON value; `score` is the probability of what was predicted."""
+    """Return a prediction as a JSON value; `score` is the probability of the predicted labels."""
     probs = prediction.probs
     return {
         "text": prediction.text,
@@ -118,19 +118,19 @@ def describe_prediction(prediction: Prediction) -> dict[str, Any]:
 def _label_metrics(predictions: Sequence[Prediction], label: str) -> dict[str, Any]:
     return {
         "label": label,
-        "rows": sum(label in each.truth for each in predictions),
-        "predicted": sum(label in each.predicted for each in predictions),
-        "precision": _share([label in each.truth for each in predictions if label in each.predicted]),
-        "recall": _share([label in each.predicted for each in predictions if label in each.truth]),
+        "rows": sum(label in row.truth for row in predictions),
+        "predicted": sum(label in row.predicted for row in predictions),
+        "precision": _share([label in row.truth for row in predictions if label in row.predicted]),
+        "recall": _share([label in row.predicted for row in predictions if label in row.truth]),
     }
 
 
 def _abstained(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Return, by reason, how many texts the model abstained on and how right it was on them."""
+    """Return, by reason, the number of texts on which the model abstained, and its accuracy on them."""
     correct: dict[str, list[bool]] = {}
-    for each in predictions:
-        if each.abstain_reason:
-            correct.setdefault(each.abstain_reason, []).append(each.correct)
+    for row in predictions:
+        if row.abstain_reason:
+            correct.setdefault(row.abstain_reason, []).append(row.correct)
     return {reason: {"rows": len(hits), "accuracy": fmean(hits)} for reason, hits in correct.items()}
 
 

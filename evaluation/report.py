@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 # A report is a JSON value:
-#   title, source               what was measured, and on which rows
+#   title, source               the models, and the rows
 #   models                      metrics by name (metrics.evaluate)
 #   baseline                    {"name", "accuracy", "source"} or null
-#   label_errors                rows that look mislabelled; in reports of training alone
+#   label_errors                rows that look mislabelled; only in reports of training
 #   warnings                    sentences
 
 
@@ -22,16 +22,16 @@ def describe_report(report: dict[str, Any]) -> Iterator[str]:
     yield f"  for comparison: {', '.join(compared)}"
     yield ""
     yield f"{'label':24} {'rows':>7} {'precision':>10} {'recall':>8}"
-    for each in first["labels"]:
-        shares = f"{percent(each['precision']):>10} {percent(each['recall']):>8}"
-        yield f"{each['label'][:24]:24} {each['rows']:7,} {shares}"
+    for label in first["labels"]:
+        shares = f"{percent(label['precision']):>10} {percent(label['recall']):>8}"
+        yield f"{label['label'][:24]:24} {label['rows']:7,} {shares}"
     lists = {"errors, the most confident first": first["errors"]}
     lists["rows that look mislabelled (by cross-validation)"] = report.get("label_errors", [])
     for title, predictions in lists.items():
         if predictions:
             yield ""
             yield f"{title}:"
-            yield from (f"  {_describe_error(each)}" for each in predictions)
+            yield from (f"  {_describe_error(prediction)}" for prediction in predictions)
     for warning in report.get("warnings", []):
         yield f"warning: {warning}"
 
@@ -48,11 +48,11 @@ def _describe_model(name: str, metrics: dict[str, Any]) -> Iterator[str]:
 
 
 def describe_abstentions(metrics: dict[str, Any]) -> str:
-    """Return how many texts the model abstained on, why, and how right it was there and elsewhere."""
-    count = sum(each["rows"] for each in metrics["abstained"].values())
+    """Return the number of texts on which the model abstained, by reason, and the accuracy on all parts."""
+    count = sum(rows["rows"] for rows in metrics["abstained"].values())
     reasons = ", ".join(
-        f"{reason} {each['rows']:,} ({percent(each['accuracy'])} of them correct)"
-        for reason, each in metrics["abstained"].items()
+        f"{reason} {rows['rows']:,} ({percent(rows['accuracy'])} of them correct)"
+        for reason, rows in metrics["abstained"].items()
     )
     others = f"; of the others {percent(metrics['answered_accuracy'])} are correct"
     return (

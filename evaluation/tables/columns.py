@@ -1,4 +1,4 @@
-"""Find the columns of a table by their names, or by what they hold."""
+"""Find the columns of a table by their names or values."""
 
 import re
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from hardmax.errors import InvalidInput
 TEXT_NAMES = (TEXT, "review", "sentence", "content", "comment", "message", "tweet", "body", "feedback")
 
 
-def find_column(table: Table, wanted: str | None) -> str:
-    """Return the column of texts: the one wanted, one with a usual name, or the one of the longest texts."""
+def find_column(table: Table, requested: str | None) -> str:
+    """Return the column of texts: as requested, by a usual name, or the one with the longest texts."""
     if not table.columns:
         raise InvalidInput(f"{table.source} is empty: it needs a line of names, and a row for each text")
-    have = ", ".join(table.columns)
-    if wanted is not None:
-        if wanted not in table.columns:
-            raise InvalidInput(f"{table.source} has no column {wanted!r}; it has {have}")
-        return wanted
+    names = ", ".join(table.columns)
+    if requested is not None:
+        if requested not in table.columns:
+            raise InvalidInput(f"{table.source} has no column {requested!r}; it has {names}")
+        return requested
     usual = find_named_column(table.columns, TEXT_NAMES)
     if usual is not None:
         return usual
@@ -27,13 +27,13 @@ def find_column(table: Table, wanted: str | None) -> str:
     others = [length for column, length in lengths.items() if column != longest]
     if not others or lengths[longest] > 2 * max(others):
         return longest
-    raise InvalidInput(f"{table.source}: which column holds the texts? Say --column; it has {have}")
+    raise InvalidInput(f"{table.source}: which column holds the texts? Say --column; it has {names}")
 
 
 def find_named_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the column with one of these names; of several, the one with the earlier name."""
-    found = {normalize_name(column): column for column in reversed(columns)}
-    return next((found[name] for name in names if name in found), None)
+    by_name = {normalize_name(column): column for column in reversed(columns)}
+    return next((by_name[name] for name in names if name in by_name), None)
 
 
 def normalize_name(name: str) -> str:

@@ -28,8 +28,8 @@ FORMAT_BY_SUFFIX = {
 }
 SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
 MAX_SHEET_CELLS = 50_000_000
-SAMPLE_ROWS = 200  # rows that decide what a column holds
-END_OF_TABLE = "\0the end"  # appended as a last row: it is not one if a quote is open there
+SAMPLE_ROWS = 200  # rows that decide the type of a column
+END_OF_TABLE = "\0the end"  # appended as a last row, which it is not if a quote is open
 csv.field_size_limit(2**31 - 1)
 
 Row = dict[str, Any]
@@ -53,8 +53,8 @@ class Table:
 
     def sample(self, column: str) -> list[str]:
         """Return the first values of a column that are not empty, as texts."""
-        found = (str(value) for row in self.rows[:SAMPLE_ROWS] if (value := row.get(column)) is not None)
-        return [value for value in found if value.strip()]
+        values = (str(value) for row in self.rows[:SAMPLE_ROWS] if (value := row.get(column)) is not None)
+        return [value for value in values if value.strip()]
 
 
 def read_table(path: str, *, column: str | None = None) -> Table:
@@ -74,7 +74,7 @@ def read_table(path: str, *, column: str | None = None) -> Table:
     form = FORMAT_BY_SUFFIX.get(suffix) if path != STDIN else None
     if suffix in SHEETS:
         raise InvalidInput(f"{path}: {suffix} is not read; save the sheet as .xlsx or .csv")
-    source = source_of(path)
+    source = source_name(path)
     if form == "parquet":
         return _read_parquet(path)
     if form == "xlsx":
@@ -90,23 +90,23 @@ def read_text(path: str) -> str:
     try:
         raw = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise read_error(path, error) from None
     try:
         return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         problem = "is not UTF-8 text; save it so (iconv -f latin1 -t utf-8 does)"
-        raise MalformedInput(f"{source_of(path)}, line {line}: {problem}") from None
+        raise MalformedInput(f"{source_name(path)}, line {line}: {problem}") from None
 
 
-def source_of(path: str) -> str:
+def source_name(path: str) -> str:
     """Return the name of the file in messages."""
     return "standard input" if path == STDIN else path
 
 
-def unreadable(path: str, failure: OSError, param: str | None = None) -> NotFound:
+def read_error(path: str, error: OSError, param: str | None = None) -> NotFound:
     """Return the error of a file that cannot be opened or read."""
-    return NotFound(f"{path} cannot be read: {failure.strerror or failure}", param=param)
+    return NotFound(f"{path} cannot be read: {error.strerror or error}", param=param)
 
 
 def parse_json(text: str, location: str) -> Any:
@@ -128,10 +128,10 @@ def _lines(text: str, source: str) -> Table:
 
 
 def _csv(text: str, source: str) -> Table:
-    return _separated(text, source, delimiter_of(text))
+    return _separated(text, source, detect_delimiter(text))
 
 
-def delimiter_of(text: str) -> str:
+def detect_delimiter(text: str) -> str:
     """Return the separator that is most frequent in the first line."""
     first = text.lstrip("\r\n").partition("\n")[0]
     return max(",;\t|", key=lambda mark: (first.count(mark), mark == ","))
@@ -150,7 +150,7 @@ def _separated(text: str, source: str, delimiter: str) -> Table:
     if cells.pop() != [END_OF_TABLE]:
         raise MalformedInput(f"{source}, row {len(cells) + 1}: has a quote that does not end")
     width = next((len(row) for row in cells if row), 0)
-    if width == 1:  # there is no other column that the rest could belong to
+    if width == 1:  # further cells cannot belong to another column
         cells = [[delimiter.join(row)] for row in cells]
     for number, row in enumerate(cells, 1):
         if len(row) > width:
@@ -165,14 +165,14 @@ def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
         cells = [row for row in cells if any(cell != "" for cell in row)]
     first = [str(name) for name in cells[0]] if cells else []
     first += [""] * (width - len(first))
-    headed = bool(cells) and _is_header(first, cells[1:SAMPLE_ROWS])
-    columns = tuple((headed and first[i]) or f"column_{i + 1}" for i in range(width))
+    has_header = bool(cells) and _is_header(first, cells[1:SAMPLE_ROWS])
+    columns = tuple((has_header and first[i]) or f"column_{i + 1}" for i in range(width))
     if len(set(columns)) < len(columns):
-        twice = next(name for i, name in enumerate(columns) if name in columns[:i])
-        raise InvalidInput(f"{source} has two columns {twice!r}")
+        duplicate = next(name for i, name in enumerate(columns) if name in columns[:i])
+        raise InvalidInput(f"{source} has two columns {duplicate!r}")
     rows = [
         dict(zip(columns, [*row, *[""] * (width - len(row))], strict=True))
-        for row in (cells[1:] if headed else cells)
+        for row in (cells[1:] if has_header else cells)
     ]
     return Table(source, columns, rows)
 
@@ -180,10 +180,10 @@ def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
 def _is_header(first: Sequence[str], below: Sequence[Sequence[Any]]) -> bool:
     """Return whether a row is a header: short names that are no numbers and do not recur below.
 
-    A single name is one word. The first of several may be empty, as pandas writes an index.
+    A single name is one word. The first of several names may be empty, as for an index of pandas.
     """
-    named = first[1:] if len(first) > 1 and first[0] == "" else first
-    if any(not name.strip() or len(name) > 64 or is_number(name) for name in named):
+    names = first[1:] if len(first) > 1 and first[0] == "" else first
+    if any(not name.strip() or len(name) > 64 or is_number(name) for name in names):
         return False
     if any(name in {row[i] for row in below if i < len(row)} for i, name in enumerate(first)):
         return False
@@ -247,31 +247,31 @@ def _read_xlsx(path: str) -> Table:
         workbook = load_workbook(path, read_only=True, data_only=True)
         with closing(workbook):
             sheet = workbook.worksheets[0]
-            sheet.reset_dimensions()  # the file states an extent of its own, which may be wrong
+            sheet.reset_dimensions()  # the extent in the file may be wrong
             cells = _sheet_cells(sheet.iter_rows(values_only=True), path)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise read_error(path, error) from None
     except (BadZipFile, InvalidFileException, ParseError, KeyError, ValueError, IndexError) as error:
         raise MalformedInput(f"{path} is not an xlsx file: {error}. Save it as .xlsx or .csv") from None
     return _table_of_cells(cells, path)
 
 
 def _sheet_cells(rows: Iterable[Sequence[Any]], path: str) -> list[list[Any]]:
-    """Return the rows of a sheet, or raise TooLarge before a stray cell makes them fill the memory."""
-    found: list[Sequence[Any]] = []  # rows without a cell are one shared, empty tuple
+    """Return the rows of a sheet, or raise TooLarge before a stray cell fills the memory with rows."""
+    sheet: list[Sequence[Any]] = []  # rows without a cell are the same empty tuple
     width = 0
     for row in rows:
-        found.append(row)
+        sheet.append(row)
         width = max(width, len(row))
-        if len(found) * width > MAX_SHEET_CELLS:
-            extent = f"{len(found):,} rows and {width:,} columns"
+        if len(sheet) * width > MAX_SHEET_CELLS:
+            extent = f"{len(sheet):,} rows and {width:,} columns"
             problem = "delete what lies outside of the table, or save it as .csv"
             raise TooLarge(f"{path}: the sheet has {extent}, more than {MAX_SHEET_CELLS:,} cells; {problem}")
-    return [[_sheet_cell(value) for value in row] for row in found]
+    return [[_sheet_cell(value) for value in row] for row in sheet]
 
 
 def _sheet_cell(value: Any) -> Any:
-    """Return a number as it is shown, a date as text, an empty cell as an empty text."""
+    """Return an integer without a fraction, a date as text, an empty cell as an empty text."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():

@@ -22,7 +22,7 @@ NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def check_writable(path: str) -> None:
-    """Refuse a file that cannot be written before the work is done."""
+    """Refuse a file that cannot be written, before texts are classified."""
     if Path(path).suffix.lower() not in FORMAT_BY_SUFFIX:
         raise InvalidInput(f"{path}: --out writes {', '.join(FORMAT_BY_SUFFIX)}")
     if FORMAT_BY_SUFFIX[Path(path).suffix.lower()] == "parquet":
@@ -86,7 +86,7 @@ def _joined_rows(table: Table, answers: Iterable[Row]) -> Iterator[Row]:
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return "; ".join(value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
 
@@ -94,7 +94,7 @@ def _cell(value: Any) -> Any:
 def _write_jsonl(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
     for row in _joined_rows(table, answers):
         line = json.dumps(row, ensure_ascii=False, default=str)
-        # subtle: backslashreplace writes half a character as JSON does.
+        # subtle: backslashreplace writes a lone surrogate as JSON does
         file.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
@@ -139,7 +139,7 @@ def _write_parquet(file: IO[bytes], table: Table, answers: Iterable[Row]) -> Non
 
 
 def _column(pa: Any, values: Sequence[Any]) -> Any:
-    """Return a column of one type: texts if the values have several, or one that parquet cannot hold."""
+    """Return a column of one type: texts if the values have several types, or one unknown to parquet."""
     with suppress(ValueError, TypeError, OverflowError):
         column = pa.array(values)
         if "struct<>" not in str(column.type):  # an object without fields

@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.file,
         column=arguments.column,
         label=arguments.label,
-        as_is=arguments.keep_labels,
-        several=arguments.multi_label,
+        keep_labels=arguments.keep_labels,
+        multi_label=arguments.multi_label,
     )
 
     def log(line: str) -> None:

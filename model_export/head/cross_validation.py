@@ -89,7 +89,7 @@ def train(
         raise InvalidInput("too few different texts to train on some and measure on others: add rows")
     head, held_out = cross_validate(rows, texts, folds, seed=seed, log=log)
     thresholds, row_thresholds = (
-        _f1_thresholds(held_out, rows) if rows.several else (None, [None] * len(held_out.rows))
+        _f1_thresholds(held_out, rows) if rows.multi_label else (None, [None] * len(held_out.rows))
     )
     predictions = _make_predictions(rows, texts, held_out, row_thresholds)
     correct = np.full(len(rows.texts), np.nan)
@@ -109,7 +109,7 @@ def cross_validate(
 ) -> tuple[LeaderHead, HeldOutPredictions]:
     """Return a head trained on all rows, with the steps chosen on the folds, and the held-out predictions."""
     torch.set_num_threads(1)  # small products gain nothing from a second thread
-    task = Task(len(rows.labels), rows.several)
+    task = Task(len(rows.labels), rows.multi_label)
     measured = folds[:1] if len(rows.texts) >= ONE_FOLD_ROWS else folds
     held_out = _predict_folds(texts, rows.targets, task, measured, seed, log)
     head = fit(texts, rows.targets, task, held_out.steps, seed=seed)
@@ -226,11 +226,11 @@ def _report(
     folds: Sequence[Ints],
     duplicates: NearDuplicates,
 ) -> dict[str, Any]:
-    metrics = evaluate(predictions, rows.labels, multi_label=rows.several)
+    metrics = evaluate(predictions, rows.labels, multi_label=rows.multi_label)
     measured = folds if len(held_out.rows) == len(rows.texts) else folds[:1]
     truth = [frozenset(labels) for labels in rows.truth]
     baseline = cross_validated_accuracy(
-        rows.texts, truth, rows.labels, [fold.tolist() for fold in measured], multi_label=rows.several
+        rows.texts, truth, rows.labels, [fold.tolist() for fold in measured], multi_label=rows.multi_label
     )
     method = (
         f"{len(measured)} folds"
@@ -244,7 +244,7 @@ def _report(
         "baseline": {"name": BASELINE_NAME, "accuracy": baseline, "source": "same folds"}
         if baseline
         else None,
-        "label_errors": [] if rows.several else _label_errors(rows, predictions),
+        "label_errors": [] if rows.multi_label else _label_errors(rows, predictions),
         "warnings": [*_duplicate_warnings(rows, duplicates), *_quality_warnings(metrics, baseline)],
     }
 

@@ -85,7 +85,7 @@ def _with_words(rows: Rows, indices: Ints, file: str) -> Rows:
     present = {label for labels in truth for label in labels}
     if absent := [label for label in rows.labels if label not in present]:
         raise InvalidInput(f"{file}: no text of the label {absent[0]!r} has a word in it; take the label out")
-    return Rows(texts, truth, rows.labels, rows.several, rows.notes)
+    return Rows(texts, truth, rows.labels, rows.multi_label, rows.notes)
 
 
 def _export(models_dir: Path, card: Mapping[str, Any], weights: dict[str, Any], texts: EncodedTexts) -> None:

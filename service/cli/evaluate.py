@@ -77,7 +77,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 def _read(arguments: argparse.Namespace, path: str) -> Rows:
     column, label = arguments.column, arguments.label
-    return read_rows(path, column=column, label=label, as_is=arguments.keep_labels, least=1)
+    return read_rows(path, column=column, label=label, keep_labels=arguments.keep_labels, min_rows=1)
 
 
 def _baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, Any] | None:
@@ -86,7 +86,7 @@ def _baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, Any] | Non
     labels = list(dict.fromkeys([*train.labels, *rows.labels]))
     sets = [(part.texts, list(map(frozenset, part.truth))) for part in (train, rows)]
     try:
-        accuracy = baseline_accuracy(*sets, labels, multi_label=train.several or rows.several)
+        accuracy = baseline_accuracy(*sets, labels, multi_label=train.multi_label or rows.multi_label)
     except ImportError:
         raise InvalidInput("--train needs scikit-learn: pip install scikit-learn", param="--train") from None
     if accuracy is None:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from evaluation.tables.reading import (
     STDIN,
-    delimiter_of,
+    detect_delimiter,
     is_number,
     parse_json,
+    read_error,
     read_text,
-    source_of,
-    unreadable,
+    source_name,
 )
 from service.answers.arrays import as_array
 from service.errors import InvalidInput, MalformedInput
@@ -27,7 +27,7 @@ def read_cloud(path: str) -> NDArray[np.float64]:
     """Read points from a csv (with or without a header), npy or json file; `-` is csv on standard input."""
     suffix = Path(path).suffix.lower()
     if path == STDIN or suffix == ".csv":
-        return _cloud_from_csv(read_text(path), source_of(path))
+        return _cloud_from_csv(read_text(path), source_name(path))
     if suffix == ".npy":
         return _cloud_from_npy(path)
     if suffix == ".json":
@@ -56,7 +56,7 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
         with open(path, "rb") as file:
             array = np.load(file, allow_pickle=False)
     except OSError as error:
-        raise unreadable(path, error, "FILE") from None
+        raise read_error(path, error, "FILE") from None
     except (ValueError, EOFError, MemoryError, SyntaxError, TokenError, BadZipFile) as error:
         # numpy would read objects, and files of unknown formats, by pickle
         reason = "it holds no array of numbers" if "pickle" in str(error) else error
@@ -80,7 +80,7 @@ def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
 def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
     """Return the rows without a heading: a first row without numbers."""
     points: list[list[float]] = []
-    for number, row in enumerate(csv.reader(text.splitlines(), delimiter=delimiter_of(text)), 1):
+    for number, row in enumerate(csv.reader(text.splitlines(), delimiter=detect_delimiter(text)), 1):
         numbers = [float(cell) for cell in row if is_number(cell)]
         if number == 1 and row and not numbers:
             if row[0] == "" and len(row) > 1:

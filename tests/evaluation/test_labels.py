@@ -19,7 +19,7 @@ def read(tmp_path):
 
 def test_labels_have_a_column_each(read):
     rows = read("text,late,rude\nx y,1,0\nz w,yes,x\nu v,,0\na b,0,1\n", label=["late", "rude"])
-    assert (rows.labels, rows.several) == (("late", "rude"), True)
+    assert (rows.labels, rows.multi_label) == (("late", "rude"), True)
     assert rows.truth == [("late",), ("late", "rude"), (), ("rude",)]
     assert rows.targets.tolist() == [[1, 0], [1, 1], [0, 0], [0, 1]]
 
@@ -61,17 +61,19 @@ def test_rows_without_a_text_are_counted_where_labels_have_a_column_each(read):
     assert "left out: 2 without a text" in rows.notes
 
 
-@pytest.mark.parametrize("as_is", [False, True])
-def test_ratings_become_two_labels_unless_kept_as_they_are(read, as_is):
-    rows = read("text,rating\n" + "".join(f"some text {i},{1 + i % 5}\n" for i in range(10)), as_is=as_is)
-    assert rows.labels == (("1", "2", "3", "4", "5") if as_is else ("negative", "positive"))
-    assert len(rows.texts) == (10 if as_is else 8)
+@pytest.mark.parametrize("keep_labels", [False, True])
+def test_ratings_become_two_labels_unless_kept_as_they_are(read, keep_labels):
+    rows = read(
+        "text,rating\n" + "".join(f"some text {i},{1 + i % 5}\n" for i in range(10)), keep_labels=keep_labels
+    )
+    assert rows.labels == (("1", "2", "3", "4", "5") if keep_labels else ("negative", "positive"))
+    assert len(rows.texts) == (10 if keep_labels else 8)
 
 
 def test_what_is_missing_is_left_out_and_lists_are_several_labels(read):
     lines = ['{"text": "a b", "tags": ["late", "rude"]}', '{"text": "NaN", "tags": ["late"]}']
     lines += ['{"text": "c d", "tags": NaN}', '{"text": "e f", "tags": ["late"]}']
-    rows = read("\n".join(lines), "rows.jsonl", least=1)
+    rows = read("\n".join(lines), "rows.jsonl", min_rows=1)
     assert rows.texts == ["a b", "e f"]
     assert rows.truth == [("late", "rude"), ("late",)]
     assert "left out: 2 without a text or a label" in rows.notes
