@@ -64,8 +64,8 @@ def evaluate(
         "balanced_accuracy": fmean(label["recall"] for label in by_label if label["rows"]),
         "majority_class": max(Counter(row.truth for row in predictions).values()) / len(predictions),
         "labels": by_label,
-        "calibration": calibration(predictions, multi_label),
-        "abstained": _abstained(predictions),
+        "calibration": measure_calibration(predictions, multi_label),
+        "abstained": _count_abstentions(predictions),
         "answered_accuracy": _share([row.correct for row in predictions if not row.abstain_reason]),
         "errors": [describe_prediction(row) for row in errors[:N_ERRORS]],
     }
@@ -85,7 +85,7 @@ def wilson_interval(n_correct: int, n: int) -> tuple[float, float]:
     return max(0.0, center - half), min(1.0, center + half)
 
 
-def calibration(predictions: Sequence[Prediction], multi_label: bool) -> dict[str, Any]:
+def measure_calibration(predictions: Sequence[Prediction], multi_label: bool) -> dict[str, Any]:
     """Return the expected calibration error and, by tenths of confidence, mean confidence and accuracy."""
     pairs = (
         [(p, label in row.truth) for row in predictions for label, p in row.probs.items()]
@@ -125,7 +125,7 @@ def _label_metrics(predictions: Sequence[Prediction], label: str) -> dict[str, A
     }
 
 
-def _abstained(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def _count_abstentions(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Return, by reason, the number of texts on which the model abstained, and its accuracy on them."""
     correct: dict[str, list[bool]] = {}
     for row in predictions:

@@ -6,19 +6,19 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-# Control characters, marks that change the direction of writing, and lone surrogates.
+# control characters, marks that change the direction of writing, and lone surrogates
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Colours of clusters, the largest first, on the page, in notebooks and in plots.
 CLUSTER_COLORS = ("#2f86cf", "#d96920", "#1f9d7c", "#c0549c", "#a98300", "#7a70d8", "#cc4b50", "#4b97b0")
 
 
 def printable(text: str) -> str:
-    """Return the text with every character that could steer a terminal replaced by U+FFFD."""
+    """Return the text with U+FFFD in place of every character that controls a terminal."""
     return UNPRINTABLE.sub("\ufffd", text)
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return one sentence without the error number: what could not be done with which file."""
+    """Return the file and the reason of an error, without its number."""
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
 

@@ -93,8 +93,8 @@ def _classify_texts(arguments: argparse.Namespace) -> int:
     texts = arguments.texts
     with open_api(arguments) as hardmax:
         options = _options(arguments)
-        several = len(texts) > 1
-        answers = hardmax.classify(texts, **options) if several else [hardmax.classify(texts[0], **options)]
+        is_list = len(texts) > 1
+        answers = hardmax.classify(texts, **options) if is_list else [hardmax.classify(texts[0], **options)]
     _show(answers, arguments)
     return 0
 

@@ -87,7 +87,7 @@ def _add_cloud(parser: argparse.ArgumentParser) -> None:
     add_api_options(parser)
 
 
-def _points(arguments: argparse.Namespace) -> NDArray[np.float64]:
+def _read_points(arguments: argparse.Namespace) -> NDArray[np.float64]:
     points = read_cloud(arguments.file)
     if arguments.plot and points.ndim == 2:
         check_plot(arguments.plot, points.shape[1])
@@ -96,7 +96,7 @@ def _points(arguments: argparse.Namespace) -> NDArray[np.float64]:
 
 def run_dynamics(arguments: argparse.Namespace) -> int:
     """Run `hardmax dynamics`; return its exit status."""
-    points = _points(arguments)
+    points = _read_points(arguments)
     if arguments.trajectory:
         check_trajectory(arguments.trajectory)
         arguments.stop = arguments.stop or "converged"  # a trajectory ends where the points do
@@ -107,7 +107,7 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
     if arguments.softmax is not None:
         parameters["temperature"] = arguments.softmax
     with Progress() as progress, open_api(arguments, progress) as hardmax:
-        result = hardmax.dynamics(points, include=_parts(arguments), **parameters)
+        result = hardmax.dynamics(points, include=_select_parts(arguments), **parameters)
     if arguments.plot:
         plot_dynamics(result, arguments.plot)
     if arguments.trajectory:
@@ -116,13 +116,13 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _parts(arguments: argparse.Namespace) -> list[Include]:
+def _select_parts(arguments: argparse.Namespace) -> list[Include]:
     """Return the parts of the answer that the flags need."""
     included = arguments.include.split(",") if arguments.include else []
     parts = ["assignment", *map(str.strip, included)]
     if unknown := [part for part in parts if part not in get_args(Include)]:
-        known = ", ".join(get_args(Include))
-        raise InvalidInput(f"--include: {unknown[0]!r} is not one of {known}", param="--include")
+        names = ", ".join(get_args(Include))
+        raise InvalidInput(f"--include: {unknown[0]!r} is not one of {names}", param="--include")
     parts += PLOT_PARTS if arguments.plot else []
     parts += ["trajectory"] if arguments.trajectory else []
     parts += ["softmax"] if arguments.softmax is not None else []
@@ -131,8 +131,8 @@ def _parts(arguments: argparse.Namespace) -> list[Include]:
 
 def run_control(arguments: argparse.Namespace) -> int:
     """Run `hardmax control`; return its exit status."""
-    points = _points(arguments)
-    leaders = _indices(arguments.leaders)
+    points = _read_points(arguments)
+    leaders = _parse_indices(arguments.leaders)
     with Progress() as progress, open_api(arguments, progress) as hardmax:
         result = hardmax.control(points, leaders=leaders)
         if arguments.plot and result.feasible:
@@ -143,7 +143,7 @@ def run_control(arguments: argparse.Namespace) -> int:
     return 0 if result.feasible else NOT_FOUND
 
 
-def _indices(text: str) -> list[int]:
+def _parse_indices(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:

@@ -49,7 +49,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     rows = _read(arguments, arguments.file)
     for line in rows.notes:
         print_remark(line)
-    baseline = _baseline(arguments, rows) if arguments.train else None
+    baseline = _evaluate_baseline(arguments, rows) if arguments.train else None
     truth = list(map(frozenset, rows.truth))
     models = {}
     with Progress() as progress, open_api(arguments, progress) as hardmax:
@@ -80,7 +80,7 @@ def _read(arguments: argparse.Namespace, path: str) -> Rows:
     return read_rows(path, column=column, label=label, keep_labels=arguments.keep_labels, min_rows=1)
 
 
-def _baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, Any] | None:
+def _evaluate_baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, Any] | None:
     """Train the baseline on the rows of --train and measure it on `rows`."""
     train = _read(arguments, arguments.train)
     labels = list(dict.fromkeys([*train.labels, *rows.labels]))

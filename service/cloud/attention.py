@@ -73,7 +73,7 @@ class Attention:
         return builder.build()
 
     def _live_tokens(self) -> Ints | None:
-        """With a tie tolerance: the tokens that are keys. A follower this near to its limit is not a key."""
+        """Return the tokens that are keys: with a tie tolerance, without followers near to their limits."""
         if not self._tie_tolerance:
             return None
         followers = np.flatnonzero((self.tokens.settled >= 0) & ~self.tokens.fixed)
@@ -109,8 +109,8 @@ class Attention:
             self._fix_stationary(ties)
         final: Bools = (sets.size == 1) & self.tokens.fixed[sets.first] & sets.proved
         if len(ties.row):
-            several = sets.size > 1
-            final[several] = sets.proved[several] & self._find_stable(ties, keys, sets)
+            tied = sets.size > 1
+            final[tied] = sets.proved[tied] & self._find_stable(ties, keys, sets)
         return final
 
     def _fix_stationary(self, ties: Ties) -> None:

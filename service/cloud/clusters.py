@@ -59,9 +59,9 @@ def read_clusters(
     leaders = original_members(cloud, sets)
     tie = sets.lengths > 1
     single = np.flatnonzero(~tie)
-    several = sorted(np.flatnonzero(tie).tolist(), key=lambda c: leaders[c].tolist())
+    tied = sorted(np.flatnonzero(tie).tolist(), key=lambda c: leaders[c].tolist())
     earliest = leaders.flat[range_starts(leaders.lengths)]
-    order = np.concatenate([single[np.argsort(earliest[single])], np.array(several, np.int64)])
+    order = np.concatenate([single[np.argsort(earliest[single])], np.array(tied, np.int64)])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     assignment = rank[index][cloud.inverse]
@@ -85,10 +85,10 @@ def original_members(cloud: Cloud, sets: Ragged) -> Ragged:
     )
 
 
-def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, Ints]:
+def argmax_sets(first: Ints, row: Ints, tie_sets: Ragged) -> tuple[Ragged, Ints, Ints]:
     """Return the distinct argmax sets, a token with each of them, and the index of each token's set."""
     key = first.copy()  # a single member names the set; sets of several are numbered after all tokens
-    distinct, group = several.unique()
+    distinct, group = tie_sets.unique()
     key[row] = len(first) + group
     is_key = np.zeros(len(first) + len(distinct), np.int64)
     is_key[key] = 1
@@ -98,7 +98,7 @@ def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, 
     representative = representative[keys]
     index = (np.cumsum(is_key) - 1)[key]
     single = keys[keys < len(first)]
-    larger = several.take(np.searchsorted(row, representative[len(single) :]))
+    larger = tie_sets.take(np.searchsorted(row, representative[len(single) :]))
     lengths = np.concatenate([np.ones_like(single), larger.lengths])
     return Ragged(np.concatenate([single, larger.flat]), lengths), representative, index
 

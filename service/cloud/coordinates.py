@@ -19,7 +19,7 @@ MIN_LENGTH = 2.0**-500  # of a shorter vector, squares of entries may underflow
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors x [n,d] with bounds: size >= |x|, and error on the distance to what x stands for; both [n]."""
+    """Vectors x [n,d] with bounds [n]: size >= |x|, and error >= the distance to the exact vector."""
 
     x: Floats
     size: Floats

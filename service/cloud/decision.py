@@ -60,8 +60,8 @@ class Decision:
         size = np.add.reduceat(member.astype(np.int64), start)
         row, key = pairs.query[member], pairs.key[member]
         first = np.minimum.reduceat(key, range_starts(size))
-        several = size[row] > 1
-        return Sets(first, size, row[several], key[several], proved, gap)
+        tied = size[row] > 1
+        return Sets(first, size, row[tied], key[tied], proved, gap)
 
     def _members(self, rows: Ints, pairs: Pairs, start: Ints, score: Floats) -> Bools:
         """Return which pairs hold a member of an exact set; those in doubt are computed exactly."""

@@ -129,7 +129,7 @@ class Dynamics:
 
         Args:
             points: [n, d].
-            parameters: what to compute, and when to stop.
+            parameters: the options of the run.
             on_progress: called after every layer.
 
         Raises:
@@ -181,8 +181,8 @@ class _Run:
         self._tokens = Tokens(self._cloud, parameters.alpha)
         self._attention = Attention(session, self._tokens, parameters.tie_tolerance)
         records_points = bool({"trajectory", "softmax"} & include)
-        every = parameters.trajectory_every
-        self._recorder = Recorder(self._cloud, every, max_bytes) if records_points else None
+        step = parameters.trajectory_every
+        self._recorder = Recorder(self._cloud, step, max_bytes) if records_points else None
         self._argmax = ArgmaxRecorder(self._cloud, max_bytes) if "argmax" in include else None
         self._gaps: list[LayerGap] = []
 

@@ -19,7 +19,7 @@ from service.runtime.session import Session
 
 MAX_SAMPLE, MIN_SAMPLE = 64, 8  # queries that give a first bound
 SAMPLE_SCORES = 2**23  # that are computed for this bound
-MAX_SOFTMAX_DISTANCE = 0.01  # how far apart the two runs may be, relative to the longest token
+MAX_SOFTMAX_DISTANCE = 0.01  # between the two runs, relative to the longest token
 ROUNDING_FACTOR = 1 - 1e-9  # for the rounding of the bound itself
 N_BISECTIONS = 100
 MAX_GAP_RATIO = 2000  # of the gap to the lowest temperature, where other weights underflow
@@ -69,14 +69,14 @@ class Gaps:
             if len(pairs.key) == len(rows):  # only each query's best key
                 continue
             start = np.searchsorted(pairs.query, np.arange(len(rows) + 1))
-            several = np.flatnonzero(np.diff(start) > 1)
-            size = np.diff(start)[several]
-            query, key = np.repeat(rows[several], size), pairs.key[concatenated_ranges(start[several], size)]
+            index = np.flatnonzero(np.diff(start) > 1)  # of queries with several candidates
+            size = np.diff(start)[index]
+            query, key = np.repeat(rows[index], size), pairs.key[concatenated_ranges(start[index], size)]
             score = scores(self.queries, self.keys, query, key)
             inside = self._inside(query, key)
             best = np.maximum.reduceat(np.where(inside, score, -np.inf), range_starts(size))
             outside = np.maximum.reduceat(np.where(inside, -np.inf, score), range_starts(size))
-            rows = rows[several]
+            rows = rows[index]
             smallest = min(smallest, float(((best - outside - slack[rows]) / self.lengths[rows]).min()))
         return smallest
 

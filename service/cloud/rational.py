@@ -72,7 +72,7 @@ class Rational:
                 position = self.positions[layer][i] = self._position(i, layer)
                 self._bits += sum(NUMBER_BITS + number.bit_length() for number in position)
             if self._bits > MAX_CACHED_BITS:
-                self._forget(layer - 1)
+                self._drop(layer - 1)
         return [self.positions[present][i] for i in tokens]
 
     def _missing(self, tokens: list[int], present: int) -> list[tuple[int, set[int]]]:
@@ -87,8 +87,8 @@ class Rational:
             layers.append((layer, missing))
         return layers[::-1]
 
-    def _forget(self, before: int) -> None:
-        for positions in self.positions[: max(0, before)]:
+    def _drop(self, end: int) -> None:
+        for positions in self.positions[: max(0, end)]:
             positions.clear()
         numbers = (number for layer in self.positions for vector in layer.values() for number in vector)
         self._bits = sum(NUMBER_BITS + number.bit_length() for number in numbers)

@@ -54,15 +54,15 @@ class ArgmaxRecorder:
 class Recorder:
     """Records the distinct points of layers; at the end of a run, returns the given points."""
 
-    def __init__(self, cloud: Cloud, every: int, max_bytes: int) -> None:
+    def __init__(self, cloud: Cloud, step: int, max_bytes: int) -> None:
         self._cloud = cloud
-        self._every = every
+        self._step = step
         self._max_bytes = max_bytes
         self._recorded: list[tuple[int, Floats]] = []
 
     def record(self, layer: int, points: Floats) -> None:
         """Record a layer if it is due and not recorded yet."""
-        if layer % self._every == 0 and (not self._recorded or self._recorded[-1][0] < layer):
+        if layer % self._step == 0 and (not self._recorded or self._recorded[-1][0] < layer):
             self._recorded.append((layer, points))
             self._check(len(self._recorded))
 
@@ -72,7 +72,7 @@ class Recorder:
         """Return the points of all due layers up to the last; `compute` returns those not recorded."""
         layers = [layer for layer, _ in self._recorded]
         if layers[-1] < last_layer:
-            layers += [*range(layers[-1] + self._every, last_layer, self._every), last_layer]
+            layers += [*range(layers[-1] + self._step, last_layer, self._step), last_layer]
         self._check(len(layers))
         inverse = self._cloud.inverse
         points = np.empty((len(layers), len(inverse), self._cloud.points.shape[1]))
@@ -113,8 +113,8 @@ def run_softmax(
             x = x + gamma * (_softmax_means(x, A, temperature, cloud.counts) - x)
         layer = target
         points[row] = x[cloud.inverse]
-        apart = x - hardmax.points[row][first]
-        distance[row] = np.linalg.norm(apart if root is None else apart @ root, axis=1).max()
+        difference = x - hardmax.points[row][first]
+        distance[row] = np.linalg.norm(difference if root is None else difference @ root, axis=1).max()
     return SoftmaxRun(temperature, hardmax.layers, points, distance)
 
 

@@ -70,9 +70,9 @@ class Tokens:
 
     def mean_of_ties(self, rows: Ints, sets: Sets) -> Ties:
         """Return the sets with several members, of the tokens `rows`, with the means over them."""
-        several = np.flatnonzero(sets.size > 1)
-        all_sizes, first = sets.size[several], range_starts(sets.size[several])
-        mean, error_bound = np.empty((len(several), self.now.x.shape[1])), np.empty(len(several))
+        tied = np.flatnonzero(sets.size > 1)
+        all_sizes, first = sets.size[tied], range_starts(sets.size[tied])
+        mean, error_bound = np.empty((len(tied), self.now.x.shape[1])), np.empty(len(tied))
         for part in split_by_size(all_sizes, NUMBERS_AT_ONCE // self.now.x.shape[1]):
             size = all_sizes[part]
             start, begin = range_starts(size), int(first[part.start])
@@ -84,7 +84,7 @@ class Tokens:
             sizes = np.add.reduceat(share * self.frame.sizes(members.x), start)
             farthest = np.maximum.reduceat(members.error_bound, start)
             error_bound[part] = farthest + (size + 4) * UNIT * sizes
-        return Ties(rows[several], all_sizes, sets.member, mean, error_bound)
+        return Ties(rows[tied], all_sizes, sets.member, mean, error_bound)
 
     # --- positions
 
@@ -92,7 +92,7 @@ class Tokens:
         """Return all tokens at this layer, or at any later one once certified."""
         if layer == 0:
             return self.cloud.points
-        now = self.now if layer == self.layer else self._at(layer)
+        now = self.now if layer == self.layer else self._positions_at(layer)
         return self._original(now.x, np.arange(len(now.x)))
 
     def target_points(self, rows: Ints) -> Floats:
@@ -147,9 +147,9 @@ class Tokens:
         error_bound[rows] = propagated + 8 * UNIT * sizes
         self._settled_distance /= 1 + self.alpha
         self.layer += 1
-        self.now = self._at(self.layer)
+        self.now = self._positions_at(self.layer)
 
-    def _at(self, layer: int) -> Positions:
+    def _positions_at(self, layer: int) -> Positions:
         """Return the positions at this layer, at which settled tokens have moved on."""
         followers = np.flatnonzero((self.settled >= 0) & (self.settled < layer) & ~self.fixed)
         if not len(followers):

@@ -1,1 +1,1 @@
-"""HTTP: what every request passes, how bodies are read, and how failures become answers."""
+"""HTTP: middleware, bodies, routes, and errors as responses."""

@@ -190,20 +190,20 @@ def route(request_type: type, request: object, response_type: object, response: 
     }
 
 
-def body(example: object, model: type, *others: str) -> dict[str, Any]:
-    """Return the documentation of a request body; `others` are further media types of the route."""
+def body(example: object, model: type, *media_types: str) -> dict[str, Any]:
+    """Return the documentation of a request body; `media_types` are further types of the route."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    content = {JSON: {"schema": schema, "example": example}, **dict.fromkeys(others, _BINARY)}
+    content = {JSON: {"schema": schema, "example": example}, **dict.fromkeys(media_types, _BINARY)}
     return {"requestBody": {"content": content, "required": True}}
 
 
 def responses(
-    example: object = None, *others: str, errors: Sequence[int] = ALL, error_type: type = ErrorResponse
+    example: object = None, *media_types: str, errors: Sequence[int] = ALL, error_type: type = ErrorResponse
 ) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of a route's responses, those with the statuses `errors` included."""
     documented: dict[int | str, dict[str, Any]] = {}
     if example is not None:
-        documented[200] = {"content": {JSON: {"example": example}, **dict.fromkeys(others, _BINARY)}}
+        documented[200] = {"content": {JSON: {"example": example}, **dict.fromkeys(media_types, _BINARY)}}
     for status in errors:
         kind, message, param = ERRORS[status]
         own = error_document(kind, message, param, ID)

@@ -59,8 +59,8 @@ class Metrics:
         self._verdicts = counter("hardmax_verdicts", verdicts, ["model", "label", "abstain_reason"])
         score = "Probability of the label."
         self._scores = histogram("hardmax_verdict_score", score, ["model"], buckets=SHARES)
-        known = "Share of a text's words that the model knows."
-        self._known = histogram("hardmax_text_known_share", known, ["model"], buckets=SHARES)
+        share = "Share of a text's words that the model knows."
+        self._known = histogram("hardmax_text_known_share", share, ["model"], buckets=SHARES)
         self._in_flight = gauge("hardmax_requests_in_flight", "Requests in progress.")
         self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait, by queue.", ["queue"])
         self._ready = gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")

@@ -108,7 +108,7 @@ class Compute:
 
         def report(value: Any) -> None:
             if on_progress is not None:
-                with suppress(RuntimeError):  # the loop is closed: the caller is gone
+                with suppress(RuntimeError):  # the loop is closed: the caller has left
                     loop.call_soon_threadsafe(on_progress, value)
 
         worker = self._take_idle() or await self._start_in_thread()

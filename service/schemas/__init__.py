@@ -1,1 +1,1 @@
-"""The wire format: what travels as JSON, with the limits and examples that the documentation shows."""
+"""The wire format: requests and answers as JSON, with limits and examples for the documentation."""

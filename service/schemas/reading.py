@@ -95,11 +95,11 @@ def validate(document: object, model: type[Model], *, strict: bool | None = None
 
 
 def input_error(
-    problems: ValidationError | Sequence[Problem], known: Iterable[str] = ()
+    problems: ValidationError | Sequence[Problem], names: Iterable[str] = ()
 ) -> MalformedInput | InvalidInput:
     """Return the error for problems that pydantic found. It names fields and never quotes the body.
 
-    `known` are the names of fields that are suggested for an unknown one.
+    `names` are those of fields that are suggested for an unknown one.
     """
     if isinstance(problems, ValidationError):
         if problems.error_count() > MAX_LISTED_FAULTS:
@@ -114,7 +114,7 @@ def input_error(
         return _invalid_json(problem["msg"])
     param = _param(problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return _unknown_field(param[:NAME_CHARS], known)
+        return _unknown_field(param[:NAME_CHARS], names)
     message = problem["msg"]
     if problem["type"].endswith("_type"):
         message = _describe_types(problems, param)
@@ -135,8 +135,8 @@ def _invalid_json(message: str) -> MalformedInput | InvalidInput:
     return MalformedInput(message.replace("Invalid JSON", "the body is not JSON"))
 
 
-def _unknown_field(param: str, known: Iterable[str]) -> InvalidInput:
-    matches = get_close_matches(param, list(known), 1)
+def _unknown_field(param: str, names: Iterable[str]) -> InvalidInput:
+    matches = get_close_matches(param, list(names), 1)
     hint = f"; did you mean {matches[0]}?" if matches else ""
     if param in RENAMED_FIELDS:
         hint = f"; since 0.4 it is called {RENAMED_FIELDS[param]}"

@@ -1,4 +1,4 @@
-"""Search small sets of words that decide the label of a text, by running the model on what is left of it.
+"""Search for small sets of words that decide the label of a text, by running the model without words.
 
 `find_counterfactual` searches for words whose removal changes the label, `find_sufficient` for words that
 alone give the same label. Finding a smallest set is a hitting-set problem in both cases: the searches are
@@ -54,7 +54,7 @@ def find_sufficient(task: ClassificationTask) -> Search:
     it as long as it keeps the label.
     """
     (answer,) = yield [_explained_task(task)]
-    label, words, candidates = answer["label"], _by_span(answer), _rank_words(answer)
+    label, words, candidates = answer["label"], _words_by_span(answer), _rank_words(answer)
     del answer
     sizes = range(1, min(len(candidates), MAX_SUFFICIENT_WORDS) + 1)
     sets = [candidates[:size] for size in sizes]
@@ -90,7 +90,7 @@ def _task_without(task: ClassificationTask, words: Iterable[Word]) -> Classifica
 
 def _rank_words(answer: Answer) -> list[Word]:
     """Return the words by their support of the label: leaders and the words they read, then the others."""
-    words = _by_span(answer)
+    words = _words_by_span(answer)
     leaders = [leader for leader in answer["leaders"] if _support(answer, leader) > 0]
     leaders.sort(key=lambda leader: -_support(answer, leader))
     spans = [
@@ -102,7 +102,7 @@ def _rank_words(answer: Answer) -> list[Word]:
     return [words[span] for span in dict.fromkeys(spans)]
 
 
-def _by_span(answer: Answer) -> dict[Span, Word]:
+def _words_by_span(answer: Answer) -> dict[Span, Word]:
     return {_span(word): word for word in answer["words"]}
 
 

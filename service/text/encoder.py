@@ -47,7 +47,7 @@ class EncoderOutput:
     receptive_fields: TokenSets | None = None  # [L+1, n] R^l
 
     def copy_for(self, explain: Explain) -> "EncoderOutput":
-        """Copy what an answer needs out of the arrays of the run, which hold every text of the run."""
+        """Copy the arrays that an answer needs: those of the run hold every text of the run."""
         counts = self.attention_counts if explain == "full" else None
         fields = self.receptive_fields if explain != "none" else None
         return EncoderOutput(

@@ -196,7 +196,7 @@ class Explainer:
         return np.round(self._outputs.positions[b][layers], 7).tolist()
 
     def _weights(self, units: Ints, words: Ints) -> Ints:
-        """Return how much contributions matter: their size, or how far they pull several labels apart."""
+        """Return the weights of contributions: their absolute values, or their ranges over several labels."""
         units, n_logits = units[:, words], self._n_logits[self._outputs.text[words]]
         has_logit = np.arange(len(units))[:, None] >= len(units) - n_logits
         highest = units.max(0, where=has_logit, initial=-_MAX_WEIGHT)

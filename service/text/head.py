@@ -130,7 +130,7 @@ class Head:
             name: The name of the head.
             model: The graph with the weights.
             runtime: Opens the session.
-            encoder: The encoder that the head stands on.
+            encoder: The encoder of the head.
             card: The card of the bundle.
             graph: The graph to run with these weights, if it is not `model`.
         """
@@ -148,7 +148,7 @@ class Head:
         return cls(name, session, weights, encoder, card)
 
     def metadata(self) -> dict[str, Any]:
-        """Return what GET /models adds to the card."""
+        """Return the fields that GET /models adds to the card."""
         numbers = (self.bias[:, 0] / UNITS_PER_LOGIT).tolist()
         names = self.rule.logit_labels
         return {"bias": dict(zip(names, numbers, strict=True)) if names else numbers[0]}

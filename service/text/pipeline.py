@@ -62,7 +62,7 @@ class ClassifyOptions:
         return sum([head.rule.n_logits for head in self.heads])
 
     def estimated_response_bytes(self, texts: Sequence[str]) -> int:
-        """Return about what the texts and their answers take in memory, beyond the body."""
+        """Estimate the memory of the texts and their answers, beyond the body."""
         n_bytes = sum([len(text.encode()) for text in texts])
         size = TEXT_BYTES[self.explain] * len(texts) + CHAR_BYTES[self.explain] * n_bytes
         if self.explain == "full":

@@ -1,1 +1,1 @@
-"""One router a resource: HTTP in, HTTP out, and no logic of its own."""
+"""One router per resource, without domain logic."""

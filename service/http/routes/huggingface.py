@@ -95,7 +95,7 @@ async def endpoint(body: EndpointBody, service: ServiceDep, neutral: NeutralDep,
     For `huggingface_hub.InferenceClient(base_url=...)` and callers of inference endpoints. With
     `candidate_labels` one text has one list.
     """
-    return await _endpoint(body, service, service.settings.default_model, neutral, size)
+    return await _answer_endpoint(body, service, service.settings.default_model, neutral, size)
 
 
 @router.post("/models/{name}", **ENDPOINT, summary="Classify texts with a model, as an inference endpoint")
@@ -103,7 +103,7 @@ async def endpoint_of_model(
     body: EndpointBody, service: ServiceDep, name: ModelInPath, neutral: NeutralDep, size: SizeDep
 ) -> Response:
     """Answer by the model in the path: the base URL of the client ends in `/models/NAME`."""
-    return await _endpoint(body, service, name, neutral, size)
+    return await _answer_endpoint(body, service, name, neutral, size)
 
 
 @router.post(
@@ -121,12 +121,12 @@ async def predict(
     heads = find_heads(service.registry.find, [service.settings.default_model])
     options = ClassifyOptions(heads, "none", truncate=body.truncate)
     neutral = neutral and not body.raw_scores
-    answers = await label_texts(service, _texts(body.inputs), options, "inputs", neutral, size)
-    ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
+    answers = await label_texts(service, _unwrap_texts(body.inputs), options, "inputs", neutral, size)
+    ranked = [_rank_labels(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
     return await _reply(ranked[0] if isinstance(body.inputs, str) else ranked, answers, size)
 
 
-async def _endpoint(
+async def _answer_endpoint(
     body: EndpointRequest, service: AppState, name: str, neutral: bool, size: RequestSize
 ) -> Response:
     heads, parameters = find_heads(service.registry.find, [name]), body.parameters
@@ -140,7 +140,7 @@ async def _endpoint(
     raw = parameters.function_to_apply == "none"
     options = ClassifyOptions(heads, "none")
     answers = await label_texts(service, body.inputs, options, "inputs", neutral and not raw, size)
-    ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k, among=candidates) for answer in answers]
+    ranked = [_rank_labels(answer, raw=raw, top_k=parameters.top_k, among=candidates) for answer in answers]
     zero_shot = candidates is not None and isinstance(body.inputs, str)  # then one list
     return await _reply(ranked[0] if zero_shot else ranked, answers, size)
 
@@ -155,7 +155,7 @@ async def _reply(ranked: Any, answers: Sequence[Answer], size: RequestSize) -> R
     return response
 
 
-def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:
+def _unwrap_texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:
     """Return the texts without the list that text-embeddings-inference puts around each of several."""
     if isinstance(inputs, str):
         return inputs
@@ -167,7 +167,7 @@ def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:
     return texts
 
 
-def _ranked(
+def _rank_labels(
     answer: Answer, *, raw: bool, top_k: int | None, among: Sequence[str] | None = None
 ) -> list[dict[str, str | float]]:
     """Return labels and their scores, the best first. Raw scores are those before softmax."""

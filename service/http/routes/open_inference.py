@@ -224,7 +224,7 @@ async def repository_index(service: ServiceDep) -> list[IndexEntry]:
     entries, refused = service.registry.entries.values(), service.registry.refused.items()
     return [
         *(IndexEntry(name=entry.name, version=entry.digest[:12]) for entry in entries),
-        *(IndexEntry(name=name, version="", state="UNAVAILABLE", reason=why) for name, why in refused),
+        *(IndexEntry(name=name, version="", state="UNAVAILABLE", reason=reason) for name, reason in refused),
     ]
 
 

@@ -60,14 +60,14 @@ async def ready(service: ServiceDep) -> Ready:
 @router.get("/info", responses=examples.responses(errors=(401,)), summary="Get version, provider and limits")
 async def info(service: ServiceDep) -> Info:
     """Return the version, the provider, the default model, the limits and the bundles that were refused."""
-    settings = service.settings
+    settings, refused = service.settings, service.registry.refused
     return Info(
         version=__version__,
         provider=service.provider,
         threads=settings.intra_op_threads,
         default_model=settings.default_model,
         models=list(service.registry.entries),
-        load_errors=[LoadError(name=name, reason=why) for name, why in service.registry.refused.items()],
+        load_errors=[LoadError(name=name, reason=reason) for name, reason in refused.items()],
         limits=Limits.model_validate(settings, from_attributes=True),
     )
 
@@ -80,7 +80,7 @@ async def info(service: ServiceDep) -> Info:
 )
 async def models(service: ServiceDep) -> Response:
     """Return the card of every model that is served."""
-    cards = [_card(service, entry) for entry in service.registry.entries.values()]
+    cards = [_describe_entry(service, entry) for entry in service.registry.entries.values()]
     return reply_json({"models": cards})
 
 
@@ -95,7 +95,7 @@ async def model(service: ServiceDep, name: ModelInPath) -> Response:
     entry = service.registry.get(name)
     if entry is None:
         raise NotFound(str(service.registry.why_missing(name)), param="name")
-    return reply_json(_card(service, entry))
+    return reply_json(_describe_entry(service, entry))
 
 
 @router.get(
@@ -110,7 +110,7 @@ async def metrics(service: ServiceDep) -> Response:
     return reply(service.metrics.render(), CONTENT_TYPE)
 
 
-def _card(service: AppState, entry: Entry) -> dict[str, Any]:
+def _describe_entry(service: AppState, entry: Entry) -> dict[str, Any]:
     """Return the card of the bundle with what this process adds."""
     return {
         **entry.card,
