@@ -84,9 +84,11 @@ def _evaluate_baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, A
     """Train the baseline on the rows of --train and measure it on `rows`."""
     train = _read(arguments, arguments.train)
     labels = list(dict.fromkeys([*train.labels, *rows.labels]))
-    sets = [(part.texts, list(map(frozenset, part.truth))) for part in (train, rows)]
+    train_set, test_set = ((part.texts, list(map(frozenset, part.truth))) for part in (train, rows))
     try:
-        accuracy = baseline_accuracy(*sets, labels, multi_label=train.multi_label or rows.multi_label)
+        accuracy = baseline_accuracy(
+            train_set, test_set, labels, multi_label=train.multi_label or rows.multi_label
+        )
     except ImportError:
         raise InvalidInput("--train needs scikit-learn: pip install scikit-learn", param="--train") from None
     if accuracy is None:

@@ -26,8 +26,8 @@ class PastLayer:
 
     def equals(self, other: "PastLayer") -> bool:
         """Return whether another layer has the same argmax sets."""
-        arrays = ((p.row, p.first, p.ties.row, p.ties.size, p.ties.member) for p in (self, other))
-        return all(map(np.array_equal, *arrays))
+        left, right = ((p.row, p.first, p.ties.row, p.ties.size, p.ties.member) for p in (self, other))
+        return all(map(np.array_equal, left, right))
 
     def members(self, token: int) -> Ints:
         """Return the argmax set of a token."""

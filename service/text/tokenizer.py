@@ -298,7 +298,7 @@ class WordPieceTokenizer:
 def _spelling_corrections(word: str) -> Iterator[str]:
     """Yield corrections of a word in which a letter is written too often."""
     if _DRAWN_OUT.search(word):
-        yield from (_DRAWN_OUT.sub(letters, word) for letters in (r"\1\1", r"\1"))
+        yield from (_DRAWN_OUT.sub(replacement, word) for replacement in (r"\1\1", r"\1"))
     for match in _DOUBLED.finditer(word if len(word) >= MIN_CHARS_TO_UNDOUBLE else ""):
         yield word[: match.start()] + word[match.start() + 1 :]
 
