@@ -1,5 +1,5 @@
-"""Programs that measure: each writes results/NAME.json, and report.py turns those into docs/benchmarks.md.
+"""Benchmarks: each program writes results/NAME.json, and report.py renders them as docs/benchmarks.md.
 
-Run them from the root as modules, `python -m benchmarks.clouds`: as scripts they would take http.py here for
-Python's own `http`.
+Run them from the root as modules, `python -m benchmarks.clouds`: scripts would import http.py instead of the
+standard library's `http`.
 """

@@ -1,13 +1,13 @@
-"""One layer of hardmax attention, ours against peers; clouds run to certified limits.
+"""One layer of hardmax attention compared with peers, and whole runs of clouds to certified limits.
 
     python -m benchmarks.clouds [--quick | --patient]
 
-Every subject gets the same cloud in float64 (faiss knows float32 only, and is therefore not exact) and gives
-back the points after one layer. Ours is exact: doubtful scores are decided in rational arithmetic. numpy,
-torch, KeOps and faiss compare every pair; in the plane and in space another numpy compares with the vertices
-of the convex hull alone. A peer that would take long is given 2048 of the queries and their time is
-multiplied, but not that of an index or a hull: noted at each such row. The peers are installed on first use
-(environments.py); one that cannot be had is left out, with a note.
+Every subject gets the same cloud in float64 (faiss has float32 only, and is therefore not exact) and returns
+the points after one layer. Ours is exact: doubtful scores are decided in rational arithmetic. numpy, torch,
+KeOps and faiss compare every pair; in two and three dimensions another numpy subject compares with the
+vertices of the convex hull only. A slow peer gets 2048 of the queries; their time is multiplied, but not that
+of an index or a hull, and the row has a note. The peers are installed on first use (environments.py); those
+that cannot be installed are left out, with a note.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.environments import fetched
-from benchmarks.record import Case, Record, Table
+from benchmarks.environments import install_packages
+from benchmarks.record import ROOT, Case, Record, Table
 from service.cloud.attention import Attention
 from service.cloud.dynamics import Dynamics, Parameters
 from service.cloud.points import Cloud, Floats
@@ -36,13 +36,14 @@ from service.settings import PRETRAINED_FOLDER
 THREADS = 2
 GAMMA = 0.5
 TILE = 2048
-SOME = 2048  # queries that a peer is given
-WHOLE_S = 8.0  # when the whole layer would take it longer
-HULL, HULL_MOST = "numpy + convex hull", 3  # dimensions of a cloud whose hull is small enough to find
+SAMPLED_QUERIES = 2048  # for peers that need more than MAX_LAYER_S for all queries
+MAX_LAYER_S = 8.0
+HULL = "numpy + convex hull"
+MAX_HULL_DIMENSION = 3  # hulls take too long in more
 
 T = TypeVar("T")
 Layer = Callable[[Floats], Floats]  # queries -> the queries one layer later
-Peer = Callable[[Floats], Layer]  # keys -> its layer; an index of the keys is made here
+Peer = Callable[[Floats], Layer]  # keys -> layer; this builds an index of the keys
 
 
 def gaussian(n: int, d: int) -> Floats:
@@ -59,7 +60,7 @@ def clustered(n: int, d: int) -> Floats:
 
 
 def sphere(n: int, d: int) -> Floats:
-    """Every point is extreme: nothing can be dropped for all queries at once."""
+    """Draw points that are all extreme: no key can be dropped for all queries at once."""
     points = gaussian(n, d)
     return points / np.linalg.norm(points, axis=1, keepdims=True)
 
@@ -67,8 +68,8 @@ def sphere(n: int, d: int) -> Floats:
 CLOUDS = {"gaussian": gaussian, "uniform": uniform, "clustered": clustered, "sphere": sphere}
 
 
-class Ours:
-    """One layer of the service, from checked points on."""
+class HardmaxLayer:
+    """One layer of the service, without the validation of the points."""
 
     def __init__(self) -> None:
         bundle = read_bundle(PRETRAINED_FOLDER / "dynamics")
@@ -93,7 +94,7 @@ def numpy_peer() -> Peer:
 
 
 def hull_peer() -> Peer:
-    """Whoever is followed is a vertex of the convex hull."""
+    """Return a peer that compares with the vertices of the convex hull only: leaders are among them."""
     from scipy.spatial import ConvexHull
 
     brute = numpy_peer()
@@ -148,87 +149,79 @@ def faiss_peer() -> Peer:
 PEERS = {HULL: hull_peer, "numpy": numpy_peer, "torch": torch_peer, "KeOps": keops_peer, "faiss": faiss_peer}
 
 
-def load_peers(record: Record, refused: str) -> dict[str, Peer]:
+def load_peers(record: Record, install_error: str) -> dict[str, Peer]:
     peers = {}
     for name, build in PEERS.items():
         try:
             peers[name] = build()
-        except ImportError as missing:
-            record.note(f"{name} was left out: {refused or missing}")
+        except ImportError as error:
+            record.note(f"{name} was left out: {install_error or error}")
     return peers
 
 
-def measure(work: Callable[[], T], budget_s: float) -> tuple[T, list[float]]:
-    """What `work` gives, and samples of its time after that first run: one to nine, in about the budget."""
-    result = work()
+def measure(run: Callable[[], T], budget_s: float) -> tuple[T, list[float]]:
+    """Return the result of a first run, and the times of one to nine more runs in about the budget."""
+    result = run()
     samples: list[float] = []
     while len(samples) < 9 and sum(samples) < budget_s:
-        began = time.perf_counter()
-        work()
-        samples.append(time.perf_counter() - began)
+        start_s = time.perf_counter()
+        run()
+        samples.append(time.perf_counter() - start_s)
     return result, samples
 
 
-def compare(table: Table, ours: Ours, peers: dict[str, Peer], name: str, n: int, d: int) -> None:
-    """Ours and every peer on one cloud; a row each, checked against each other."""
-    points = CLOUDS[name](n, d)
-    case: Case = {"cloud": name, "d": d, "n": n}
-    truth, samples = measure(lambda: ours(points), 2)
-    mine = table.add("ours", case, samples).median or np.nan
-    best = np.inf
-    for peer, of in peers.items():
-        if peer == HULL and d > HULL_MOST:
+def compare(table: Table, hardmax: HardmaxLayer, peers: dict[str, Peer], cloud: str, n: int, d: int) -> None:
+    """Add a row for us and for every peer on the same cloud, and compare their results."""
+    points = CLOUDS[cloud](n, d)
+    case: Case = {"cloud": cloud, "d": d, "n": n}
+    expected, samples = measure(lambda: hardmax(points), 2)
+    hardmax_s = table.add("ours", case, samples).median or np.nan
+    best_s = np.inf
+    for name, peer in peers.items():
+        if name == HULL and d > MAX_HULL_DIMENSION:
             continue
-        layer, indexing = measure(partial(of, points), 0.2)
-        queries = points[:SOME]
-        later, samples = measure(partial(layer, queries), 1)
-        if n > SOME and n / SOME * samples[0] <= WHOLE_S:
+        layer, indexing = measure(partial(peer, points), 0.2)
+        queries = points[:SAMPLED_QUERIES]
+        result, samples = measure(partial(layer, queries), 1)
+        if n > SAMPLED_QUERIES and n / SAMPLED_QUERIES * samples[0] <= MAX_LAYER_S:
             queries = points
-            later, samples = measure(partial(layer, queries), 1)
-        times = n / len(queries)
-        notes = [f"{len(queries)} queries measured, times {times:g}"] if times > 1 else []
-        error = float(np.abs(later - truth[: len(queries)]).max())
+            result, samples = measure(partial(layer, queries), 1)
+        factor = n / len(queries)
+        notes = [f"{len(queries)} queries measured, times {factor:g}"] if factor > 1 else []
+        error = float(np.abs(result - expected[: len(queries)]).max())
         notes += [f"differs by {error:.1g}"] if error > 1e-12 else []
-        row = table.add(
-            peer, case, [float(np.median(indexing)) + times * each for each in samples], "; ".join(notes)
-        )
-        best = min(best, row.median or np.inf)
-    where = f"{name:10s} d {d:3d}  n {n:8d}"
-    print(
-        f"{where}  ours {mine * 1e3:.1f} ms  best peer {best * 1e3:.1f} ms  {best / mine:.1f} x", flush=True
-    )
+        totals = [float(np.median(indexing)) + factor * seconds for seconds in samples]
+        best_s = min(best_s, table.add(name, case, totals, "; ".join(notes)).median or np.inf)
+    times = f"ours {hardmax_s * 1e3:.1f} ms  best peer {best_s * 1e3:.1f} ms  {best_s / hardmax_s:.1f} x"
+    print(f"{cloud:10s} d {d:3d}  n {n:8d}  {times}", flush=True)
 
 
 def certify(cloud: str, n: int, d: int) -> None:
-    """Run a cloud to its limits in this process, and print what it took: the child of `measure_limits`."""
+    """Run a cloud to its limits, and print time and peak memory: `measure_limits` runs this as a process."""
     points = CLOUDS[cloud](n, d)
     dynamics = Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), Runtime("cpu", THREADS))
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     result = dynamics.run(points, Parameters())
-    took = time.perf_counter() - began
+    elapsed_s = time.perf_counter() - start_s
     status = Path("/proc/self/status").read_text()  # getrusage would count the parent's memory before exec
-    peak = int(status.split("VmHWM:")[1].split()[0]) / 2**20
-    print(took, peak, result.status, result.layers, len(result.leaders), len(result.clusters))
+    peak_gib = int(status.split("VmHWM:")[1].split()[0]) / 2**20
+    print(elapsed_s, peak_gib, result.status, result.layers, len(result.leaders), len(result.clusters))
 
 
 def measure_limits(record: Record, cases: Iterator[tuple[str, int, int]]) -> None:
-    """Whole runs in processes of their own, for their peak memory."""
+    """Add time and peak memory of whole runs, each in a process of its own."""
     times = record.table("Time to certified limits", unit="s", better="lower")
     memory = record.table("Peak memory of the process, interpreter included", unit="GiB", better="lower")
     for cloud, n, d in cases:
         command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, str(n), str(d)]
-        answer = subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
-        )
-        took, peak, status, layers, leaders, clusters = answer.stdout.split()
+        child = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        elapsed_s, peak_gib, status, layers, leaders, clusters = child.stdout.split()
         note = f"{status} at layer {layers}: {leaders} leaders, {clusters} clusters"
         case: Case = {"cloud": cloud, "d": d, "n": n}
-        times.add("ours", case, [float(took)], note)
-        memory.add("ours", case, [float(peak)])
-        print(
-            f"{cloud:10s} d {d:3d}  n {n:8d}  {float(took):6.2f} s  {float(peak):5.2f} GiB  {note}",
-            flush=True,
-        )
+        times.add("ours", case, [float(elapsed_s)], note)
+        memory.add("ours", case, [float(peak_gib)])
+        figures = f"{float(elapsed_s):6.2f} s  {float(peak_gib):5.2f} GiB"
+        print(f"{cloud:10s} d {d:3d}  n {n:8d}  {figures}  {note}", flush=True)
 
 
 def main() -> None:
@@ -243,25 +236,25 @@ def main() -> None:
         cloud, n, d = arguments.certify
         certify(cloud, int(n), int(d))
         return
-    refused = fetched("clouds")
+    install_error = install_packages("clouds")
     record = Record(
         "clouds", "Clouds", ["numpy", "scipy", "onnxruntime", "torch", "pykeops", "faiss-cpu"], ["dynamics"]
     )
-    peers = load_peers(record, refused)
+    peers = load_peers(record, install_error)
     table = record.table("One layer of hardmax attention, float64", unit="s", better="lower")
     record.note(
-        f"{HULL} compares with the vertices of the convex hull alone, in up to {HULL_MOST} dimensions. The "
-        "other peers compare every pair. Ours decides doubtful scores exactly; no peer does."
+        f"{HULL} compares with the vertices of the convex hull alone, in up to {MAX_HULL_DIMENSION} "
+        "dimensions. The other peers compare every pair. Ours decides doubtful scores exactly; no peer does."
     )
     record.note(
         "faiss computes in float32: where two scores nearly tie it may choose another key than the rest."
     )
-    ours = Ours()
+    hardmax = HardmaxLayer()
     sizes = [1000, 10_000] if arguments.quick else [1000, 10_000, 100_000]
     for cloud in CLOUDS:
         for d in (2, 3, 8, 16, 64) if cloud == "gaussian" else (2, 3, 8):
             for n in sizes if cloud == "gaussian" else sizes[-1:]:
-                compare(table, ours, peers, cloud, n, d)
+                compare(table, hardmax, peers, cloud, n, d)
     dimensions = (2, 3) if arguments.patient else (2,)
     large = 100_000 if arguments.quick else 1_000_000
     measure_limits(record, ((cloud, large, d) for cloud in ("gaussian", "uniform") for d in dimensions))

@@ -1,7 +1,7 @@
-"""Where the peers are installed: apart from us and from each other, from requirements-NAME.txt, on first use.
+"""Environments of the peers: installed on first use, each from its requirements-NAME.txt.
 
-    python = environment("litserve")   the interpreter of an environment of its own, for peers that run apart
-    refused = fetched("clouds")        the packages importable here, after ours, for peers in this process
+    python = environment("litserve")            the interpreter of a virtual environment, for other processes
+    install_error = install_packages("clouds")  packages for this process, which imports ours before them
 
 Both lie under the user's cache folder and are made again when their pins change.
 """
@@ -21,34 +21,34 @@ PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 
 
 class CannotInstall(Exception):
-    """A peer that cannot be had on this machine; the message says why, in a line."""
+    """A peer cannot be installed on this machine; the message gives the reason in one line."""
 
 
 def environment(name: str | None) -> str:
-    """The interpreter of the peers' environment of this name; None: our own."""
+    """Return the interpreter of the environment of this name; None: our own."""
     if name is None:
         return sys.executable
-    return str(_made(name, _make_environment) / "bin" / "python")
+    return str(_get_or_make(name, _make_environment) / "bin" / "python")
 
 
-def fetched(name: str) -> str:
-    """Makes the packages importable in this process, after our own; says why it could not, or nothing.
+def install_packages(name: str) -> str:
+    """Install packages for this process; return the reason if that fails, else an empty string.
 
-    subtle: they come without their dependencies. The requirements name those that we have not, so that no
-    second numpy or torch is ever downloaded.
+    subtle: they come without their dependencies. The requirements list those that our environment lacks, so
+    that no second numpy or torch is ever downloaded.
     """
     try:
-        folder = str(_made(name, _make_folder))
-    except CannotInstall as refused:
-        return str(refused)
+        folder = str(_get_or_make(name, _make_folder))
+    except CannotInstall as error:
+        return str(error)
     if folder not in sys.path:
         sys.path.append(folder)
-        # KeOps asks a Python of its own where its compiler's headers are
+        # KeOps starts another Python to find the headers of its compiler
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), folder)))
     return ""
 
 
-def _made(name: str, make: Callable[[Path, Path], None]) -> Path:
+def _get_or_make(name: str, make: Callable[[Path, Path], None]) -> Path:
     pins = ROOT / "benchmarks" / f"requirements-{name}.txt"
     folder = CACHE / f"{name}-{hashlib.sha256(pins.read_bytes()).hexdigest()[:12]}"
     if not (folder / "complete").exists():
@@ -69,8 +69,8 @@ def _make_folder(folder: Path, pins: Path) -> None:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
         errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-        raise CannotInstall([f"it ended with {done.returncode}", *lines, *errors][-1])
+        raise CannotInstall([f"it ended with {result.returncode}", *lines, *errors][-1])

@@ -1,9 +1,9 @@
-"""The exact built: how many blocks random labels take, and how long it is in the making.
+"""The exact construction: the blocks that random labels need, and the time to build and to answer.
 
     python -m benchmarks.exact
 
-Every sequence of every family is asked of the exported graph before a bundle is written, which is refused if
-one is wrong; here all are asked again with noise.
+A bundle is written only if its graph classifies every sequence correctly; here they are classified again with
+noise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.record import Record, arguments
+from benchmarks.record import Record, argument_parser
 from model_export.exact.command import build_classifier, write_verified
 from model_export.exact.data import make_examples
 from service.runtime.bundle import read_bundle
@@ -28,7 +28,7 @@ Rng = np.random.Generator
 Points = NDArray[np.float64]
 Family = Callable[[Rng, int, int], list[Points]]
 LABELS = ["wine", "rose", 7]
-ANSWERS = 5
+REPEATS = 5
 
 
 def random(rng: Rng, N: int, d: int) -> list[Points]:
@@ -36,7 +36,7 @@ def random(rng: Rng, N: int, d: int) -> list[Points]:
 
 
 def overlapping(rng: Rng, N: int, d: int) -> list[Points]:
-    """Few tokens, many repeats."""
+    """Draw sequences of few distinct tokens."""
     vocabulary = rng.normal(size=(max(6, N // 3), d))
     return [vocabulary[rng.integers(0, len(vocabulary), rng.integers(1, 20))] for _ in range(N)]
 
@@ -61,7 +61,7 @@ def integer_grid(rng: Rng, N: int, d: int) -> list[Points]:
 
 
 def same_support(rng: Rng, N: int, d: int) -> list[Points]:
-    """Only the shares of the same four tokens differ."""
+    """Draw sequences of the same four tokens, of which only the shares differ."""
     tokens = rng.normal(size=(4, d))
     return [np.repeat(tokens, rng.integers(1, 12, 4), axis=0) for _ in range(N)]
 
@@ -72,19 +72,19 @@ FAMILIES: list[Family] = [
 
 
 def labelled(sequences: list[Points], rng: Rng, dtype: str = "float64") -> list[dict[str, Any]]:
-    """Rows with random labels; what has the measure of an earlier row has its label."""
-    known: dict[bytes, Any] = {}
+    """Return rows with random labels; rows with the same measure have the same label."""
+    label_of: dict[bytes, Any] = {}
     rows = []
     for tokens in sequences:
         distinct, count = np.unique(tokens.astype(dtype), axis=0, return_counts=True)
         key = distinct.tobytes() + (count // np.gcd.reduce(count)).tobytes()
-        label = known.setdefault(key, LABELS[rng.integers(len(LABELS))])
+        label = label_of.setdefault(key, LABELS[rng.integers(len(LABELS))])
         rows.append({"sequence": tokens, "label": label})
     return rows
 
 
 def main() -> None:
-    quick = arguments(__doc__).parse_args().quick
+    quick = argument_parser(__doc__).parse_args().quick
     record = Record("exact", "The exact construction", ["numpy", "onnxruntime"])
     record.note("Three labels at random; a proof says 3 N blocks at most. Answers take one thread.")
     record.note("Every token of a sequence is moved at random by 99.9 % of the margin that its answer names.")
@@ -95,17 +95,19 @@ def main() -> None:
         sequences = family(rng, N, d)
         built = build_classifier(make_examples(labelled(sequences, rng)))
         with TemporaryDirectory() as folder:
-            found = write_verified(built, Path(folder) / "model", description="a benchmark", license="none")
+            verified = write_verified(
+                built, Path(folder) / "model", description="a benchmark", license="none"
+            )
             model = SequenceClassifier.load(read_bundle(Path(folder) / "model"), Runtime("cpu", 1))
         case = {"family": family.__name__.replace("_", " "), "d": d, "N": N}
         figures: dict[str, list[float]] = {
             "splits": [built.model.n_splits],
             "blocks": [len(built.model.blocks)],
             "wrong under noise": [wrong_under_noise(model, sequences, rng)],
-            "radius": [found.radius or float("inf")],
+            "radius": [verified.radius or float("inf")],
             "s to construct": [built.seconds],
-            "ms to answer one": [_milliseconds(model, sequences[:1]) for _ in range(ANSWERS)],
-            "ms to answer 32": [_milliseconds(model, sequences[:32]) for _ in range(ANSWERS)],
+            "ms to answer one": [_milliseconds(model, sequences[:1]) for _ in range(REPEATS)],
+            "ms to answer 32": [_milliseconds(model, sequences[:32]) for _ in range(REPEATS)],
         }
         for subject, samples in figures.items():
             table.add(subject, case, samples)
@@ -113,20 +115,19 @@ def main() -> None:
 
 
 def wrong_under_noise(model: SequenceClassifier, sequences: list[Points], rng: Rng) -> int:
-    """How many labels change when every token moves by nearly as much as its sequence stands."""
+    """Return how many labels change when every token moves by 99.9 % of the margin of its sequence."""
     answers, moved = model.classify(sequences), []
     for tokens, answer in zip(sequences, answers, strict=True):
-        way = rng.normal(size=tokens.shape)
+        direction = rng.normal(size=tokens.shape)
         margin = 1.0 if answer["margin"] is None else answer["margin"]
-        moved.append(tokens + 0.999 * margin * way / np.linalg.norm(way, axis=1, keepdims=True))
-    after = model.classify(moved)
-    return sum(a["label"] != b["label"] for a, b in zip(answers, after, strict=True))
+        moved.append(tokens + 0.999 * margin * direction / np.linalg.norm(direction, axis=1, keepdims=True))
+    return sum(a["label"] != b["label"] for a, b in zip(answers, model.classify(moved), strict=True))
 
 
 def _milliseconds(model: SequenceClassifier, sequences: list[Points]) -> float:
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     model.classify(sequences)
-    return 1e3 * (time.perf_counter() - began)
+    return 1e3 * (time.perf_counter() - start_s)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Texts and clouds on a GPU: are the answers those of the CPU, and how many a second.
+"""Texts and clouds on a GPU: whether the answers are those of the CPU, and the throughput.
 
     python -m benchmarks.gpu                     needs a CUDA device, the extra gpu and torch for CUDA
-    python -m benchmarks.gpu --provider cpu      the same code on the CPU: to try the program, not to compare
+    python -m benchmarks.gpu --provider cpu      the same code on the CPU, to test this program
 
 * answers: how many of 1,024 sentences have another answer than on the CPU. There should be none.
 * chunks: the encoder alone, by the number of chunks of 64 tokens in a run, next to a soft transformer of the
@@ -9,8 +9,8 @@
 * sentences: the whole pipeline in process, with and without leaders.
 * clouds: layers, next to plain torch: one matrix product, one argmax, one gather.
 
-Everything starts from arrays or texts in main memory and ends there, after one warm run. `--patience` are the
-seconds of a case: it is repeated less often, and a cloud is left out, where it would take longer.
+Everything starts from arrays or texts in main memory and ends there, after one warm run. `--patience` is the
+seconds for each case: slower cases are repeated less often, and slower clouds are left out.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def main() -> None:
     record = Record(f"gpu-{arguments.provider}", "On a GPU", packages=["numpy", "torch"], models=PRETRAINED)
     record.note(f"device: {device_name(arguments.provider)}")
     runtime = Runtime(arguments.provider, intra_op_threads=torch.get_num_threads())
-    wrong = count_different_answers(runtime, reviews(22, SENTENCES))
-    record.note(f"answers that differ from those of the CPU: {wrong} of {SENTENCES}")
+    n_different = count_different_answers(runtime, reviews(22, SENTENCES))
+    record.note(f"answers that differ from those of the CPU: {n_different} of {SENTENCES}")
     timer = Timer(patience=arguments.patience)
     measure_chunks(record.table("Encoder alone", unit="chunks/s", better="higher"), runtime, timer)
     table = record.table("Sentences of 22 words", unit="sentences/s", better="higher")
@@ -96,20 +96,19 @@ def classify(head: Head, texts: Sequence[str], explain: Explain) -> list[Any]:
 
 def count_different_answers(runtime: Runtime, texts: Sequence[str]) -> int:
     """Return how many texts have another answer than on the CPU, in any digit."""
-    ours, cpu = (
-        classify(load(each), texts, "full") for each in (runtime, Runtime("cpu", torch.get_num_threads()))
-    )
-    return sum(one != other for one, other in zip(ours, cpu, strict=True))
+    cpu = Runtime("cpu", torch.get_num_threads())
+    answers = (classify(load(device), texts, "full") for device in (runtime, cpu))
+    return sum(a != b for a, b in zip(*answers, strict=True))
 
 
 def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], timer: Timer) -> None:
     head = load(runtime)
     for explain in ("none", "leaders"):
 
-        def ours(explain: Any = explain) -> None:
+        def run(explain: Any = explain) -> None:
             classify(head, texts, explain)
 
-        table.add("ours", {"explain": explain}, [len(texts) / s for s in timer.seconds(ours)])
+        table.add("ours", {"explain": explain}, [len(texts) / s for s in timer.seconds(run)])
 
 
 @torch.inference_mode()
@@ -128,51 +127,52 @@ def measure_chunks(table: Table, runtime: Runtime, timer: Timer, cases: Any = CH
         chunks, states = random_chunks(n), torch.randn(n, CHUNK_TOKENS, width).to(runtime.provider, half)
         inputs = [torch.randn(n * CHUNK_TOKENS, rows, device=runtime.provider) for rows, _ in shapes]
 
-        def ours(chunks: Any = chunks) -> None:
+        def hardmax_encoder(chunks: Any = chunks) -> None:
             encoder.encode(chunks, output_attentions=False)
 
-        def transformer(states: Any = states) -> None:
+        def soft_transformer(states: Any = states) -> None:
             soft(states).cpu()
 
         def roofline(inputs: Any = inputs) -> None:
             for x, weight in zip(inputs, products, strict=True):
-                last = x @ weight
-            last[0, 0].item()  # waits for the device
+                product = x @ weight
+            product[0, 0].item()  # waits for the device
 
-        for subject, run in (("ours", ours), ("soft, torch", transformer), ("products alone", roofline)):
+        subjects = {"ours": hardmax_encoder, "soft, torch": soft_transformer, "products alone": roofline}
+        for subject, run in subjects.items():
             table.add(subject, {"chunks": n}, [n / s for s in timer.seconds(run)])
 
 
 def measure_clouds(table: Table, runtime: Runtime, timer: Timer, cases: Any = CLOUDS) -> None:
-    """`LAYERS` layers of Gaussian clouds of (points, dimension), without stopping at the certificate.
+    """Add `LAYERS` layers of Gaussian clouds of (points, dimension), without stopping at the certificate.
 
-    Where even the square of the points would make a case too slow, it is left out.
+    A case that would be too slow if its time grew with the square of the points is left out.
     """
     dynamics = Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), runtime)
     parameters = Parameters(alpha=1.0, max_layers=LAYERS, stop="never", include=frozenset())
-    unit: dict[tuple[str, int], float] = {}  # seconds by the square of the points, of the last case
+    unit_s: dict[tuple[str, int], float] = {}  # seconds per squared number of points, of the last case
     for n, d in cases:
         points = np.random.default_rng(n + d).standard_normal((n, d))
 
-        def ours(points: Any = points) -> None:
+        def hardmax_layers(points: Any = points) -> None:
             assert dynamics.run(points, parameters).layers == LAYERS
 
-        def theirs(points: Any = points) -> None:
+        def plain_layers(points: Any = points) -> None:
             torch_layers(torch.from_numpy(points).to(runtime.provider), alpha=1.0, layers=LAYERS).cpu()
 
-        for subject, run in (("ours", ours), ("torch", theirs)):
-            case, expected = {"points": n, "d": d}, unit.get((subject, d), 0.0) * n**2
-            if expected > timer.patience:
-                table.add(subject, case, [], f"left out: up to {expected:.0f} s")
+        for subject, run in (("ours", hardmax_layers), ("torch", plain_layers)):
+            case, expected_s = {"points": n, "d": d}, unit_s.get((subject, d), 0.0) * n**2
+            if expected_s > timer.patience:
+                table.add(subject, case, [], f"left out: up to {expected_s:.0f} s")
                 continue
             samples = timer.seconds(run)
-            unit[subject, d] = min(samples) / n**2
+            unit_s[subject, d] = min(samples) / n**2
             table.add(subject, case, [LAYERS / s for s in samples])
 
 
 @torch.inference_mode()
 def torch_layers(Z: torch.Tensor, alpha: float, layers: int) -> torch.Tensor:
-    """Plain layers with A = I, in tiles of queries so that the scores fit: [n,d] -> [n,d]."""
+    """Run plain layers with A = I, in tiles of queries so that the scores fit: [n,d] -> [n,d]."""
     gamma = alpha / (1 + alpha)
     tile = max(1, TILE // len(Z))
     for _ in range(layers):
@@ -182,7 +182,7 @@ def torch_layers(Z: torch.Tensor, alpha: float, layers: int) -> torch.Tensor:
 
 
 def random_chunks(n: int) -> list[Chunk]:
-    """Random tokens: speed hardly depends on which."""
+    """Draw random tokens: the speed hardly depends on them."""
     tokens = np.random.default_rng(0).integers(1_000, 20_000, (n, CHUNK_TOKENS))
     return [(row, np.arange(CHUNK_TOKENS)) for row in tokens]
 

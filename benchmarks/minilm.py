@@ -24,11 +24,11 @@ LINEAR = {
     "out": "attention.output.dense", "up": "intermediate.dense", "down": "output.dense",
 }  # fmt: skip
 NORMS = {"norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}
-# The name of each weight of a layer of ours, and the published name.
+# Our name of each weight of a layer, and the published one.
 PARTS = {
-    **{f"{name}.{part}": f"{of}.{part}" for name, of in LINEAR.items() for part in ("weight", "bias")},
-    **{f"{name}.gain": f"{of}.weight" for name, of in NORMS.items()},
-    **{f"{name}.shift": f"{of}.bias" for name, of in NORMS.items()},
+    **{f"{name}.{p}": f"{module}.{p}" for name, module in LINEAR.items() for p in ("weight", "bias")},
+    **{f"{name}.gain": f"{module}.weight" for name, module in NORMS.items()},
+    **{f"{name}.shift": f"{module}.bias" for name, module in NORMS.items()},
 }
 CLS_TOKEN = 101
 
@@ -56,9 +56,9 @@ def load_minilm(folder: Path) -> Encoder:
 
 
 @torch.no_grad()
-def _set_null_keys(encoder: Encoder, first: Tensor) -> None:
-    """Make the key of the first token, given before the normalization, the null key."""
+def _set_null_keys(encoder: Encoder, embedding: Tensor) -> None:
+    """Make the key of the first token, whose embedding is not normalized yet, the null key."""
     norm = encoder.norm
-    first = functional.layer_norm(first, first.shape, norm.gain, norm.shift, encoder.config.eps)
+    state = functional.layer_norm(embedding, embedding.shape, norm.gain, norm.shift, encoder.config.eps)
     for layer in encoder.layers:
-        layer.null_key.copy_(layer.key(first))
+        layer.null_key.copy_(layer.key(state))

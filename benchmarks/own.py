@@ -4,11 +4,10 @@
     python -m benchmarks.own --data ../shared/data --encoder ENCODER --only costs
     python -m benchmarks.own --data ../shared/data --encoder ENCODER --only setfit
 
-Figures are of the test split, which no model was trained on; models are trained on other rows that the
-pretrained encoder was not trained on. For experiments use the validation split. The tasks are the corpus
-that a text comes from and, on a Debian system, the section of the package that it describes. Every seed
-draws other rows. Accuracy, costs and SetFit, which is slow, have a results file each; costs need an idle
-machine.
+Models are measured on the test split and trained on other rows; the pretrained encoder was trained on
+neither. For experiments use the validation split. The tasks are the corpus that a text comes from, verdicts
+on some corpora and, on a Debian system, the section of the package that a text describes. Every seed draws
+other rows. Accuracy, costs and SetFit, which is slow, have a results file each; costs need an idle machine.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
-from benchmarks.environments import fetched
-from benchmarks.peers.set_fit import PAIRS, STEPS, TOGETHER, said, set_fit
-from benchmarks.record import ROOT, Record, Table, arguments
-from benchmarks.rows import LETTERS, PACKAGES, SEVERAL, SUBJECTS, TESTED, Parts, tasks
+from benchmarks.environments import install_packages
+from benchmarks.peers.set_fit import MAX_STEPS, PAIRS_PER_ROW, PAIRS_PER_STEP, fit_set_fit, predict_set_fit
+from benchmarks.record import ROOT, Record, Table, argument_parser
+from benchmarks.rows import PACKAGES, SEVERAL, SUBJECTS, TEST_TEXTS, TEXT_LENGTHS, TextsByLabels, read_tasks
 from benchmarks.soft_transformers import Floats
 from evaluation.baseline import new_baseline
 from evaluation.folds import stratified_folds
@@ -54,152 +53,148 @@ from service.text.encoder import Encoder
 from service.text.head import Head
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
-Soft = Callable[[Sequence[str]], Floats]
-SIZES = (8, 32, 128)  # rows a label
+SoftEncoder = Callable[[Sequence[str]], Floats]  # texts -> mean hidden states
+SIZES = (8, 32, 128)  # training rows per label
 SET_FIT = "SetFit"
 TF_IDF, SOFT = "TF-IDF + logistic regression", "published encoder, soft + logistic regression"
-TUNED_SEEDS = 2  # draws that SetFit learns from,
-TUNED = (SUBJECTS, "verdicts on electronics, 2 labels")  # and what it learns from more rows than the fewest
+SET_FIT_SEEDS = 2
+SET_FIT_TASKS = (SUBJECTS, "verdicts on electronics, 2 labels")  # of all sizes; of others the smallest
 LANGUAGES = Path(__file__).with_name("languages.txt")
-TIMED, HEADS = (3_000, 100_000), 10
-PROGRAMS = ("onnxruntime", "numpy", "scikit-learn", "torch")
+TRAINING_ROWS = (3_000, 100_000)  # whose training is timed
+HEADS = 10  # compared with a single head
+LIBRARIES = ("onnxruntime", "numpy", "scikit-learn", "torch")
 
 
 @dataclass(frozen=True)
-class Question:
-    """Texts with labels, read once by our encoder and by the published encoder, where that can be had."""
+class Task:
+    """Texts with labels, encoded by our encoder and, if it can be installed, by the published one."""
 
     rows: Rows
-    measured: NDArray[np.bool_]  # which are measured on
+    is_test: NDArray[np.bool_]
     states: EncodedTexts
     soft: Floats | None
 
-    def few(self, size: int, seed: int) -> Ints:
-        """`size` rows of each label, as many in all where a text may have several."""
-        order = np.random.default_rng(seed).permutation(np.flatnonzero(~self.measured))
+    @property
+    def test(self) -> Ints:
+        return np.flatnonzero(self.is_test)
+
+    def draw(self, size: int, seed: int) -> Ints:
+        """Draw `size` training rows of each label, or as many in all where a text may have several."""
+        order = np.random.default_rng(seed).permutation(np.flatnonzero(~self.is_test))
         if self.rows.multi_label:
             return order[: size * len(self.rows.labels)]
         truth = self.rows.targets.argmax(1)
         return np.concatenate([order[truth[order] == c][:size] for c in range(len(self.rows.labels))])
 
-    def taken(self, some: Ints) -> Rows:
-        texts, truth = [self.rows.texts[i] for i in some], [self.rows.truth[i] for i in some]
+    def select(self, rows: Ints) -> Rows:
+        texts, truth = [self.rows.texts[i] for i in rows], [self.rows.truth[i] for i in rows]
         return Rows(texts, truth, self.rows.labels, self.rows.multi_label, [])
 
 
-def as_published(encoder: Path) -> Soft:
-    """The encoder with the pieces that it was made for: ours take each name for one that it never saw."""
+def load_soft_encoder(encoder: Path) -> SoftEncoder:
+    """Load the published encoder with its own tokenizer: ours replaces names by a token that it never saw."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(encoder), device="cpu")
     return lambda texts: model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
 
 
-def question(parts: Parts, encoder: Encoder, soft: Soft | None) -> Question:
-    texts, truth, measured = [], [], []
-    for labels, pair in parts.items():
-        for half, some in enumerate(pair):
-            texts += some
-            truth += [labels] * len(some)
-            measured += [half == 1] * len(some)
-    states, kept = encode_texts(encoder, texts)
-    names = tuple(sorted({label for labels in parts for label in labels}))
-    rows = Rows([texts[i] for i in kept], [truth[i] for i in kept], names, any(len(x) > 1 for x in parts), [])
-    return Question(rows, np.array(measured)[kept], states, soft(rows.texts) if soft else None)
+def encode_task(texts_by_labels: TextsByLabels, encoder: Encoder, soft: SoftEncoder | None) -> Task:
+    texts, truth, is_test = [], [], []
+    for labels, train_test in texts_by_labels.items():
+        for part, part_texts in enumerate(train_test):
+            texts += part_texts
+            truth += [labels] * len(part_texts)
+            is_test += [part == 1] * len(part_texts)
+    states, encoded = encode_texts(encoder, texts)  # those with a word
+    names = tuple(sorted({label for labels in texts_by_labels for label in labels}))
+    multi_label = any(len(labels) > 1 for labels in texts_by_labels)
+    rows = Rows([texts[i] for i in encoded], [truth[i] for i in encoded], names, multi_label, [])
+    return Task(rows, np.array(is_test)[encoded], states, soft(rows.texts) if soft else None)
 
 
-# ---- what is right
+# ---- accuracy
 
 
-def accuracy(
-    task: Question, table: Table, case: str, sizes: Sequence[int], seeds: int, encoder: Path | None = None
+def measure_accuracy(
+    task: Task, table: Table, case: str, sizes: Sequence[int], seeds: int, encoder: Path | None = None
 ) -> None:
-    """Shares of texts that are right; F1 over all labels where a text may have several."""
-    measured = np.flatnonzero(task.measured)
-    true = task.rows.targets[measured] > 0
+    """Add the micro F1 of each subject: where a text has a single label, this is the accuracy."""
+    truth = task.rows.targets[task.test] > 0
     for size in sizes:
-        right: dict[str, list[float]] = {}
+        f1: dict[str, list[float]] = {}
         for seed in range(seeds):
-            some = task.few(size, seed)
-            found = answers(task, some, measured, seed)
-            if encoder:
-                found[SET_FIT] = by_set_fit(task, some, measured, seed, encoder)
-            for subject, predicted in found.items():
-                hits = 2 * (predicted & true).sum() / (predicted.sum() + true.sum())
-                right.setdefault(subject, []).append(100 * float(hits))
-        for subject, samples in right.items():
+            train = task.draw(size, seed)
+            for subject, predicted in predict(task, train, seed, encoder).items():
+                score = 2 * (predicted & truth).sum() / (predicted.sum() + truth.sum())
+                f1.setdefault(subject, []).append(100 * float(score))
+        for subject, samples in f1.items():
             table.add(subject, {"data": case, "rows a label": size}, samples)
 
 
-def answers(task: Question, some: Ints, measured: Ints, seed: int) -> dict[str, NDArray[np.bool_]]:
-    """[n, C] which labels each says of the texts that are measured."""
-    rows, several = task.taken(some), task.rows.multi_label
-    parts = stratified_folds([frozenset(have) for have in rows.truth], np.arange(len(rows.truth)))
-    plane, _ = cross_validate(rows, task.states.take(some), parts, seed=seed)
-    score = predict_logits(plane, task.states.take(measured))
-    truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
-    texts = [task.rows.texts[i] for i in measured]
-    peer = new_baseline(several).fit(rows.texts, truth).predict(texts)
-    ours = score > 0
-    if not several:
-        ours = ours[:, 0].astype(int) if score.shape[1] == 1 else score.argmax(1)
-    found = {"ours": ours, TF_IDF: peer}
+def predict(task: Task, train: Ints, seed: int, encoder: Path | None) -> dict[str, NDArray[np.bool_]]:
+    """Return [n, C] the labels of the test texts by each subject; by SetFit if its encoder is given."""
+    rows, test, multi_label = task.select(train), task.select(task.test), task.rows.multi_label
+    truth = rows.targets.astype(int) if multi_label else rows.targets.argmax(1)
+    head, _ = cross_validate(rows, task.states.take(train), make_folds(rows), seed=seed)
+    logits = predict_logits(head, task.states.take(task.test))
+    ours = logits > 0
+    if not multi_label:
+        ours = ours[:, 0].astype(int) if logits.shape[1] == 1 else logits.argmax(1)
+    predictions = {"ours": ours, TF_IDF: new_baseline(multi_label).fit(rows.texts, truth).predict(test.texts)}
     if task.soft is not None:
         classifier = LogisticRegression(C=10, max_iter=500)
-        classifier = OneVsRestClassifier(classifier) if several else classifier
-        found[SOFT] = classifier.fit(task.soft[some], truth).predict(task.soft[measured])
-    every = np.arange(len(rows.labels))
-    return {name: each > 0 if several else each[:, None] == every for name, each in found.items()}
+        classifier = OneVsRestClassifier(classifier) if multi_label else classifier
+        predictions[SOFT] = classifier.fit(task.soft[train], truth).predict(task.soft[task.test])
+    if encoder:
+        model = fit_set_fit(encoder, rows.texts, truth, seed)
+        predictions[SET_FIT] = predict_set_fit(model, test.texts)
+    labels = np.arange(len(rows.labels))
+    return {name: y > 0 if multi_label else y[:, None] == labels for name, y in predictions.items()}
 
 
-def by_set_fit(task: Question, some: Ints, measured: Ints, seed: int, encoder: Path) -> NDArray[np.bool_]:
-    rows, several = task.taken(some), task.rows.multi_label
-    truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
-    found = said(set_fit(encoder, rows.texts, truth, seed), [task.rows.texts[i] for i in measured])
-    return found > 0 if several else found[:, None] == np.arange(len(rows.labels))
+def make_folds(rows: Rows) -> list[Ints]:
+    return stratified_folds([frozenset(labels) for labels in rows.truth], np.arange(len(rows.truth)))
 
 
-def apart(
-    questions: dict[str, Question], encoder: Encoder, table: Table, sizes: Sequence[int], seeds: int
+def measure_ood(
+    tasks: dict[str, Task], encoder: Encoder, table: Table, sizes: Sequence[int], seeds: int
 ) -> None:
-    """What heads call unlike their rows: other rows, packages, languages that nobody taught."""
-    others = [encode_texts(encoder, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
+    """Add the shares of test texts, packages and texts of other languages that heads flag."""
+    others = [encode_texts(encoder, texts)[0] for texts in (ood.english_sentences(), ood.foreign_sentences())]
     foreign, _ = encode_texts(encoder, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
-    for case, task in questions.items():
+    for case, task in tasks.items():
         for size in sizes:
             shares: dict[str, list[float]] = {}
             for seed in range(seeds):
-                some = task.few(size, seed)
-                rows = task.taken(some)
-                parts = stratified_folds([frozenset(have) for have in rows.truth], np.arange(len(rows.truth)))
-                correct = np.full(len(some), np.nan)
-                found = ood.calibrate(task.states.take(some), others, parts, correct).weights
-                subjects = {"rows of its own": task.states.take(np.flatnonzero(task.measured))}
-                if case != PACKAGES and PACKAGES in questions:
-                    packed = questions[PACKAGES]
-                    subjects["packages"] = packed.states.take(np.flatnonzero(packed.measured))
+                train = task.draw(size, seed)
+                folds, correct = make_folds(task.select(train)), np.full(len(train), np.nan)
+                weights = ood.calibrate(task.states.take(train), others, folds, correct).weights
+                subjects = {"rows of its own": task.states.take(task.test)}
+                if case != PACKAGES and PACKAGES in tasks:
+                    subjects["packages"] = tasks[PACKAGES].states.take(tasks[PACKAGES].test)
                 for name, states in {**subjects, "other languages": foreign}.items():
-                    share = float((ood.ood_scores(found, states) > 0).mean())
+                    share = float((ood.ood_scores(weights, states) > 0).mean())
                     shares.setdefault(name, []).append(100 * share)
             for name, samples in shares.items():
                 table.add(name, {"data": case, "rows a label": size}, samples)
 
 
-# ---- what it costs
+# ---- costs
 
 
-def trained_s(file: Path) -> float:
-    """Seconds of `hardmax-export train`, the start of Python and torch included."""
+def time_training(file: Path) -> float:
+    """Return the seconds of `hardmax-export train`, with the start of Python and torch."""
     with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         train = ("model_export.cli", "train", str(file), "--models-dir", folder, "--name", "mine")
         subprocess.run([sys.executable, "-m", *train], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
-        return time.perf_counter() - began
+        return time.perf_counter() - start_s
 
 
-def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
+def measure_training(data: Path, table: Table, sizes: Sequence[int]) -> None:
     table.add(
-        "ours", {"rows": 57}, [trained_s(ROOT / "examples/reviews.csv") for _ in range(3 if sizes else 1)]
+        "ours", {"rows": 57}, [time_training(ROOT / "examples/reviews.csv") for _ in range(3 if sizes else 1)]
     )
     rows = read_table(data / "yelp/sentences.tsv.gz", "")
     random.Random(0).shuffle(rows)  # the file has them by label
@@ -207,39 +202,39 @@ def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
             file.writelines(json.dumps({"text": row.text, "label": row.target}) + "\n" for row in rows[:size])
             file.flush()
-            table.add("ours", {"rows": size}, [trained_s(Path(file.name))])
+            table.add("ours", {"rows": size}, [time_training(Path(file.name))])
 
 
-def heads(task: Question, encoder: Bundle, pace: Table, rounds: int) -> None:
-    """Ten heads beside one on the same encoder."""
-    some = task.few(SIZES[0], 0)
-    parts = [np.arange(len(some))[i::5] for i in range(5)]
-    plane, _ = cross_validate(task.taken(some), task.states.take(some), parts)
-    model = graph.to_onnx(quantized.quantize(plane, fixed_scales(task.states.width)))
+def measure_heads(task: Task, encoder: Bundle, table: Table, rounds: int) -> None:
+    """Compare ten heads with one on the same encoder."""
+    train = task.draw(SIZES[0], 0)
+    folds = [np.arange(len(train))[i::5] for i in range(5)]
+    head, _ = cross_validate(task.select(train), task.states.take(train), folds)
+    model = graph.to_onnx(quantized.quantize(head, fixed_scales(task.states.width)))
     runtime = Runtime("cpu", 1)
     served = Encoder.load(encoder, runtime)
-    texts = [task.rows.texts[i] for i in np.flatnonzero(task.measured)]
+    texts = task.select(task.test).texts
     loaded: list[Head] = []
     samples: dict[int, list[float]] = {1: [], HEADS: []}
 
     def round_ms(count: int) -> float:
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         for text in texts:
             classify_all(make_tasks([text], ClassifyOptions(tuple(loaded[:count]))))
-        return 1e3 * (time.perf_counter() - began) / len(texts)
+        return 1e3 * (time.perf_counter() - start_s) / len(texts)
 
     for count in samples:
         while len(loaded) < count:
-            loaded.append(Head.load(bundle_of(model, task.rows, encoder), runtime, served))
+            loaded.append(Head.load(make_bundle(model, task.rows, encoder), runtime, served))
         round_ms(count)
     for _ in range(rounds):  # in turn: what slows one down slows down the other
-        for count, found in samples.items():
-            found.append(round_ms(count))
-    for count, found in samples.items():
-        pace.add("ours", {"heads": count}, found)
+        for count, times in samples.items():
+            times.append(round_ms(count))
+    for count, times in samples.items():
+        table.add("ours", {"heads": count}, times)
 
 
-def bundle_of(model: onnx.ModelProto, rows: Rows, encoder: Bundle) -> Bundle:
+def make_bundle(model: onnx.ModelProto, rows: Rows, encoder: Bundle) -> Bundle:
     card = {
         "name": "mine@1", "description": "A head of a benchmark.", "labels": list(rows.labels),
         "abstain_margin": 0.02,
@@ -250,83 +245,81 @@ def bundle_of(model: onnx.ModelProto, rows: Rows, encoder: Bundle) -> Bundle:
 
 
 def main() -> None:
-    parser = arguments(__doc__, learns=True, seeds=(5, "draws of rows"))
+    parser = argument_parser(__doc__, with_data=True, seeds=(5, "draws of rows"))
     parser.add_argument("--split", choices=["validation", "test"], default="test", help="what is measured on")
     parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
     options = parser.parse_args()
     bundle, encoder = open_encoder(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
-    missing = fetched("setfit")
-    soft = None if missing or options.only == "costs" else as_published(options.encoder)
-    most = SIZES[0] if options.quick else max(SIZES)
-    parts = tasks(options.data, options.split, most)
+    install_error = install_packages("setfit")
+    soft = None if install_error or options.only == "costs" else load_soft_encoder(options.encoder)
+    texts = read_tasks(options.data, options.split, SIZES[0] if options.quick else max(SIZES))
     if options.quick:
-        parts = {name: parts[name] for name in (SUBJECTS, SEVERAL)}
+        texts = {name: texts[name] for name in (SUBJECTS, SEVERAL)}
     if options.only == "costs":
-        parts = {SUBJECTS: parts[SUBJECTS]}
-    questions = {name: question(each, encoder, soft) for name, each in parts.items()}
+        texts = {SUBJECTS: texts[SUBJECTS]}
+    tasks = {name: encode_task(texts[name], encoder, soft) for name in texts}
     if options.only in (None, "right"):
-        what_is_right(questions, encoder, missing, options)
+        record_accuracy(tasks, encoder, install_error, options)
     if options.only in (None, "costs"):
-        what_it_costs(questions[SUBJECTS], bundle, options)
-    if options.only in (None, "setfit"):
-        beside_set_fit(questions, missing, options)
+        record_costs(tasks[SUBJECTS], bundle, options)
+    if options.only in (None, "setfit") and not install_error:
+        record_set_fit(tasks, options)
 
 
-def what_is_right(
-    questions: dict[str, Question], encoder: Encoder, missing: str, options: argparse.Namespace
+def record_accuracy(
+    tasks: dict[str, Task], encoder: Encoder, install_error: str, options: argparse.Namespace
 ) -> None:
     sizes, seeds = (SIZES[:1], 1) if options.quick else (SIZES, options.seeds)
-    programs = PROGRAMS if missing else (*PROGRAMS, "sentence-transformers")
-    record = Record("own", "Custom models", programs, [PRETRAINED_ENCODER])
+    libraries = LIBRARIES if install_error else (*LIBRARIES, "sentence-transformers")
+    record = Record("own", "Custom models", libraries, [PRETRAINED_ENCODER])
     record.note(
-        f"Texts have {LETTERS.start} to {LETTERS.stop - 1} characters; figures are of {TESTED} texts per "
-        f"label of the {options.split} split. Each sample is another draw of rows. Where a text may have "
-        "several labels, the figure is micro F1 with a threshold of one half, and the number of rows is the "
-        "same. The softmax encoder is all-MiniLM-L6-v2 as published, with its own tokenizer and a logistic "
-        "regression on its mean hidden state."
+        f"Texts have {TEXT_LENGTHS.start} to {TEXT_LENGTHS.stop - 1} characters; figures are of {TEST_TEXTS} "
+        f"texts per label of the {options.split} split. Each sample is another draw of rows. Where a text "
+        "may have several labels, the figure is micro F1 with a threshold of one half, and the number of "
+        "rows is the same. The softmax encoder is all-MiniLM-L6-v2 as published, with its own tokenizer and "
+        "a logistic regression on its mean hidden state."
     )
-    if missing:
-        record.note(f"The softmax encoder and SetFit were left out: {missing}")
+    if install_error:
+        record.note(f"The softmax encoder and SetFit were left out: {install_error}")
     if options.split == "test":
         record.note(
             "The pretrained encoder was trained on none of these texts. Sentiment is no new task for it: it "
             "was trained on labels of other texts of the same corpora. The corpus of a text is a new task, "
             "and so are packages."
         )
-    if PACKAGES not in questions:
+    if PACKAGES not in tasks:
         record.note("Packages were left out: this system has no list of Debian's packages.")
-    right = record.table("Accuracy", unit="%", better="higher")
-    for name, each in questions.items():
-        accuracy(each, right, name, sizes, seeds)
-    foreign = record.table("Texts flagged as out of distribution", unit="%")
-    apart(questions, encoder, foreign, sizes[:2], seeds)
+    accuracy = record.table("Accuracy", unit="%", better="higher")
+    for name, task in tasks.items():
+        measure_accuracy(task, accuracy, name, sizes, seeds)
+    flagged = record.table("Texts flagged as out of distribution", unit="%")
+    measure_ood(tasks, encoder, flagged, sizes[:2], seeds)
     record.write(quick=options.quick)
 
 
-def beside_set_fit(questions: dict[str, Question], missing: str, options: argparse.Namespace) -> None:
-    if missing:
-        return
-    sizes, seeds = (SIZES[:1], 1) if options.quick else (SIZES, TUNED_SEEDS)
+def record_set_fit(tasks: dict[str, Task], options: argparse.Namespace) -> None:
+    sizes, seeds = (SIZES[:1], 1) if options.quick else (SIZES, SET_FIT_SEEDS)
     record = Record(
-        "own-setfit", "Custom models compared with SetFit", (*PROGRAMS, "setfit"), [PRETRAINED_ENCODER]
+        "own-setfit", "Custom models compared with SetFit", (*LIBRARIES, "setfit"), [PRETRAINED_ENCODER]
     )
     record.note(
         f"Data sets as in the chapter before; {seeds} draws of rows, the same for all. SetFit tunes the "
-        f"published encoder (all-MiniLM-L6-v2, soft) on {PAIRS} pairs a row, {TOGETHER} a step, for {STEPS} "
-        "steps at most; then it fits a logistic regression."
+        f"published encoder (all-MiniLM-L6-v2, soft) on {PAIRS_PER_ROW} pairs a row, {PAIRS_PER_STEP} a "
+        f"step, for {MAX_STEPS} steps at most; then it fits a logistic regression."
     )
     table = record.table("Accuracy", unit="%", better="higher")
-    for name, each in questions.items():
-        accuracy(each, table, name, sizes if name in TUNED else sizes[:1], seeds, options.encoder)
+    for name, task in tasks.items():
+        task_sizes = sizes if name in SET_FIT_TASKS else sizes[:1]
+        measure_accuracy(task, table, name, task_sizes, seeds, options.encoder)
     record.write(quick=options.quick)
 
 
-def what_it_costs(some: Question, encoder: Bundle, options: argparse.Namespace) -> None:
-    record = Record("own-costs", "Cost of custom models", PROGRAMS, [PRETRAINED_ENCODER])
-    pace = record.table("One text on one core", unit="ms", better="lower")
-    heads(some, encoder, pace, 1 if options.quick else 5)
+def record_costs(task: Task, encoder: Bundle, options: argparse.Namespace) -> None:
+    record = Record("own-costs", "Cost of custom models", LIBRARIES, [PRETRAINED_ENCODER])
+    times = record.table("One text on one core", unit="ms", better="lower")
+    measure_heads(task, encoder, times, 1 if options.quick else 5)
     table = record.table("Training and export", unit="s", better="lower")
-    training(options.data, table, () if options.quick else TIMED)
+    measure_training(options.data, table, () if options.quick else TRAINING_ROWS)
     record.write(quick=options.quick)
 
 

@@ -1,11 +1,11 @@
-"""How many sentences a second one core prepares and explains, without the inference: what a GPU waits for.
+"""Sentences per second that one core tokenizes and explains, without inference: the work around a GPU.
 
     python -m benchmarks.processing
 
 The time is that of the thread: tokenizing, assembling batches, receptive fields, probabilities, leaders and
-words. What ONNX Runtime returns is recorded in a first pass and returned again in the measured ones: its runs
-would take the processor's caches, which a GPU leaves alone. Texts are the sentences of 16 to 28 words of
-`reviews`, 64 in a run. Garbage is collected as rarely as in the service.
+words. The outputs of ONNX Runtime are recorded in a first pass and returned again in the measured ones: its
+runs would use the processor's caches, which those on a GPU do not. Texts are the sentences of 16 to 28 words
+of `reviews`, 64 in a run. Garbage is collected as rarely as in the service.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.record import MODELS, PRETRAINED, Record, Table, arguments
+from benchmarks.record import MODELS, PRETRAINED, Record, Table, argument_parser
 from benchmarks.reviews import reviews
 from hardmax.models.texts import Explain
 from service.memory import freeze_gc
@@ -30,7 +30,7 @@ MODES: tuple[Explain, ...] = ("none", "leaders", "full")
 
 
 class Recording:
-    """What sessions return, recorded once and returned again in the same order."""
+    """Outputs of sessions, recorded once and returned again in the same order."""
 
     def __init__(self, *sessions: Session) -> None:
         self._arrays: list[Any] = []
@@ -39,7 +39,7 @@ class Recording:
             session.run = partial(self._return, session.run)  # type: ignore[method-assign]
 
     def rewind(self, *, erase: bool = False) -> None:
-        """Return what was recorded from the beginning, or record anew."""
+        """Start again with the first output; record anew if `erase`."""
         self._position = 0
         if erase:
             self._arrays.clear()
@@ -60,7 +60,7 @@ def measure(table: Table, sentences: int, repeats: int) -> None:
     texts = [text for words in range(16, 29) for text in reviews(words, -(-sentences // 13))][:sentences]
     freeze_gc()
     for text in texts:
-        encoder.tokenize(text)  # words that were seen before are looked up, as in a service that runs
+        encoder.tokenize(text)  # fills its cache of words, as in a running service
     samples = [rate(lambda: [*map(encoder.tokenize, texts)], texts) for _ in range(repeats)]
     table.add("ours", {"step": "tokenize"}, samples)
     for mode in MODES:
@@ -78,14 +78,14 @@ def measure(table: Table, sentences: int, repeats: int) -> None:
 
 
 def rate(run: Callable[[], object], texts: Sequence[str]) -> float:
-    """Return the texts per second of the thread's time."""
-    began = time.thread_time()
+    """Return the texts per second of CPU time of this thread."""
+    start_s = time.thread_time()
     run()
-    return len(texts) / (time.thread_time() - began)
+    return len(texts) / (time.thread_time() - start_s)
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--sentences", type=int, default=1_024)
     options = parser.parse_args()
     record = Record("processing", "Tokenizing and explaining", packages=["numpy"], models=PRETRAINED)

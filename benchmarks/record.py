@@ -33,16 +33,16 @@ RESULTS = ROOT / "results"
 MODELS = ROOT / "service/pretrained"
 PRETRAINED = (PRETRAINED_ENCODER, PRETRAINED_DEFAULT)  # what texts are measured with
 
-Case = dict[str, Any]  # of words, numbers and truths
+Case = dict[str, Any]  # of strings, numbers and booleans
 
 
-def arguments(doc: str | None, *, learns: bool = False, **defaults: Any) -> argparse.ArgumentParser:
-    """Return a command line with --quick and an option for each default; `learns` adds the data."""
+def argument_parser(doc: str | None, *, with_data: bool = False, **defaults: Any) -> argparse.ArgumentParser:
+    """Return a parser with --quick and an option for each default; `with_data` adds --data and --encoder."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, and keep nothing")
     for name, (value, described) in defaults.items():
         parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{described} (%(default)s)")
-    if learns:
+    if with_data:
         parser.add_argument("--data", type=Path, required=True)
         parser.add_argument("--encoder", type=Path, required=True, help="all-MiniLM-L6-v2, as published")
     return parser
@@ -50,7 +50,7 @@ def arguments(doc: str | None, *, learns: bool = False, **defaults: Any) -> argp
 
 @dataclass
 class Row:
-    """One subject in one case. `note` says what the figure alone would not ("ran out of memory")."""
+    """One subject in one case. `note` explains the figure or its absence ("ran out of memory")."""
 
     subject: str
     case: Case
@@ -76,17 +76,17 @@ class Table:
         """Add the row of these samples; without samples, a row whose note says why there are none."""
         if not samples and not note:
             raise ValueError(f"{subject} {case}: a row without samples needs a note that says why")
-        median, least, most = (
+        median, minimum, maximum = (
             rounded(measure(samples)) if samples else None for measure in (statistics.median, min, max)
         )
-        row = Row(subject, case, median, least, most, len(samples), note)
+        row = Row(subject, case, median, minimum, maximum, len(samples), note)
         self.rows.append(row)
         print(f"{self.title}: {subject} {case}: {row.median} {self.unit} {note}", file=sys.stderr, flush=True)
         return row
 
 
 class Record:
-    """One results file in the making: tables, and notes on how they were measured."""
+    """A results file: tables, and notes on how they were measured."""
 
     def __init__(
         self, name: str, title: str, packages: Sequence[str] = (), models: Sequence[str] = ()
@@ -100,7 +100,7 @@ class Record:
             **{package: package_version(package) for package in packages},
         }
         self.models = {model: digest(MODELS / model / "card.json") for model in models}
-        self._began = datetime.now(UTC)
+        self._start = datetime.now(UTC)
 
     def table(self, title: str, **options: Any) -> Table:
         """Add a table; the options are those of `Table`."""
@@ -108,15 +108,15 @@ class Record:
         return self.tables[-1]
 
     def note(self, sentence: str) -> None:
-        """Add a sentence to print with the figures: a method, a doubt, a peer that could not be had."""
+        """Add a sentence to print with the figures: a method, a doubt, a peer that could not be installed."""
         self.notes.append(sentence)
 
     def write(self, folder: Path = RESULTS, *, quick: bool = False) -> None:
-        """Write the file and print its path; of a quick run keep nothing."""
+        """Write the file and print its path, unless the run is a quick one."""
         document = {
             "name": self.name, "title": self.title, "command": command(),
-            "date": self._began.isoformat(timespec="seconds"),
-            "seconds": round((datetime.now(UTC) - self._began).total_seconds()),
+            "date": self._start.isoformat(timespec="seconds"),
+            "seconds": round((datetime.now(UTC) - self._start).total_seconds()),
             "machine": machine(), "versions": dict(sorted(self.versions.items())), "models": self.models,
             "notes": self.notes, "tables": [asdict(table) for table in self.tables],
         }  # fmt: skip
@@ -129,14 +129,14 @@ class Record:
 
 
 def rounded(value: float) -> float | None:
-    """Return four significant digits; None for what is not finite, such as the quantile of nothing."""
+    """Return four significant digits; None if it is not finite, as is the quantile of no samples."""
     if not math.isfinite(value):
         return None
     return float(f"{value:.4g}") if abs(value) < 1000 else float(round(value))
 
 
 def machine() -> str:
-    """Describe the machine by what the figures depend on, without its name."""
+    """Describe the hardware and the system, without the name of the machine."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     system = f"{platform.system()} {platform.release().split('-')[0]}"
@@ -154,7 +154,7 @@ def cpu_model() -> str:
 
 
 def command() -> str:
-    """Return the command as typed from the root; of a file elsewhere only the name."""
+    """Return the command as typed from the root; of paths outside of it only the name."""
     _, *arguments = sys.orig_argv
     return " ".join(["python", *(Path(a).name if a.startswith(("/", "../")) else a for a in arguments)])
 

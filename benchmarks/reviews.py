@@ -1,8 +1,7 @@
-"""Reviews of any length, written for this project and put together by a seeded generator.
+"""Reviews of any length: fragments written for this project, combined by a seeded generator.
 
-`reviews(22, 256)` gives 256 different texts of exactly 22 words. The fragments hold the words
-reviews are made of, so a sentiment model finds about as many of its words and phrases in them as in a real
-short review.
+`reviews(22, 256)` returns 256 different texts of exactly 22 words. The fragments have about as many words and
+phrases with a sentiment as real short reviews.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ FILLERS = (
 
 
 def reviews(words: int, count: int, seed: int = 0) -> list[str]:
-    """`count` texts of exactly `words` words each, the same for the same seed."""
+    """Return `count` texts of exactly `words` words each, the same for the same seed."""
     rng = random.Random(f"{words}/{seed}")
     return [_review(words, rng) for _ in range(count)]
 

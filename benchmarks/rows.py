@@ -1,4 +1,4 @@
-"""Texts with labels for models of one's own: rows to learn from, and texts that nobody has learnt from."""
+"""Labelled texts for custom models: training rows, and test texts that no model was trained on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from model_export.data.corpora import Row, Rows, read_all
 from model_export.recipe import Recipe, select_texts
 
-TESTED = 100  # texts a label
-LETTERS = range(15, 301)  # of a text
+TEST_TEXTS = 100  # per label
+TEXT_LENGTHS = range(15, 301)  # characters
 CORPORA = {"restaurants": "yelp", "films": "sst", "news": "mpqa", "electronics": "electronics",
            "tweets": "tweets"}  # fmt: skip
 VERDICTS = {"negative": 0.0, "neutral": 0.5, "positive": 1.0}
@@ -24,76 +24,77 @@ SUBJECTS, PACKAGES, SEVERAL = (
     "several subjects at once, 5 labels",
 )
 
-Halves = tuple[list[str], list[str]]  # texts to learn from, texts to measure on
-Parts = dict[tuple[str, ...], Halves]  # by the labels that a text has
+TrainTest = tuple[list[str], list[str]]  # texts for training, texts to measure on
+TextsByLabels = dict[tuple[str, ...], TrainTest]  # by the labels that a text has
 
 
-def unread(sets: Mapping[str, Rows]) -> dict[str, Rows]:
+def unseen_rows(sets: Mapping[str, Rows]) -> dict[str, Rows]:
     """Return the test rows of five corpora and, as training rows, others that no encoder was trained on."""
-    read = {row.text for rows in select_texts(sets, Recipe()).values() for row in rows}
-    others = {row.text for rows in sets.values() for row in rows if row.split != "test"}
+    seen = {row.text for rows in select_texts(sets, Recipe()).values() for row in rows}
+    not_test = {row.text for rows in sets.values() for row in rows if row.split != "test"}
     return {
-        name: [row for row in sets[corpus] if row.split == "test" and row.text not in others]
-        + [Row(row.text, row.target) for row in sets[corpus] if row.split != "test" and row.text not in read]
+        name: [row for row in sets[corpus] if row.split == "test" and row.text not in not_test]
+        + [Row(row.text, row.target) for row in sets[corpus] if row.split != "test" and row.text not in seen]
         for name, corpus in CORPORA.items()
     }
 
 
-def halves(rows: Iterable[Row], split: str, most: int) -> Halves:
-    some = [row for row in rows if len(row.text) in LETTERS]
-    random.Random(0).shuffle(some)
-    learnt_from, measured = ([row.text for row in some if row.split == part] for part in ("train", split))
-    return learnt_from[: 2 * most], measured[: min(most, TESTED)]
+def split_texts(rows: Iterable[Row], split: str, max_rows: int) -> TrainTest:
+    """Draw up to `2 * max_rows` texts for training, and up to `max_rows` of the split to measure on."""
+    usable = [row for row in rows if len(row.text) in TEXT_LENGTHS]
+    random.Random(0).shuffle(usable)
+    train, test = ([row.text for row in usable if row.split == part] for part in ("train", split))
+    return train[: 2 * max_rows], test[: min(max_rows, TEST_TEXTS)]
 
 
-def packages() -> dict[str, list[Row]]:
-    """What packages of Debian say of themselves, by section; nothing where there is no list of them."""
+def read_packages() -> dict[str, list[Row]]:
+    """Return the descriptions of Debian packages by section; nothing where the system has no list of them."""
     try:
         listed = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return {}
-    found: dict[str, list[Row]] = {}
+    rows: dict[str, list[Row]] = {}
     for block in listed.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
         text = fields.get("Description-en") or fields.get("Description", "")
         if fields.get("Section") in SECTIONS and len(text.split()) >= 3:
             part = {0: "validation", 1: "test"}.get(zlib.crc32(text.encode()) % 4, "train")
-            found.setdefault(fields["Section"], []).append(Row(text, None, part))
-    return found
+            rows.setdefault(fields["Section"], []).append(Row(text, None, part))
+    return rows
 
 
-def tasks(data: Path, split: str, most: int) -> dict[str, Parts]:
-    """Of each question the halves of each label, or set of labels; `most` rows a label are learnt from."""
-    every = read_all(data)
-    sets = unread(every) if split == "test" else {name: every[of] for name, of in CORPORA.items()}
-    alone: Parts = {(name,): halves(rows, split, most) for name, rows in sets.items()}
-    found = {SUBJECTS: alone}
+def read_tasks(data: Path, split: str, max_rows: int) -> dict[str, TextsByLabels]:
+    """Return the texts of each task, for up to `max_rows` training rows per label."""
+    corpora = read_all(data)
+    sets = unseen_rows(corpora) if split == "test" else {name: corpora[c] for name, c in CORPORA.items()}
+    subjects: TextsByLabels = {(name,): split_texts(rows, split, max_rows) for name, rows in sets.items()}
+    tasks = {SUBJECTS: subjects}
     for name, labels in (
         ("restaurants", ("negative", "positive")),
         ("electronics", ("negative", "positive")),
         ("tweets", tuple(VERDICTS)),
     ):
-        found[f"verdicts on {name}, {len(labels)} labels"] = {
-            (label,): halves([row for row in sets[name] if row.target == VERDICTS[label]], split, most)
+        tasks[f"verdicts on {name}, {len(labels)} labels"] = {
+            (label,): split_texts([r for r in sets[name] if r.target == VERDICTS[label]], split, max_rows)
             for label in labels
         }
-    if sections := packages():
-        found[PACKAGES] = {(name,): halves(rows, split, most) for name, rows in sections.items()}
-    found[SEVERAL] = several(alone)
-    return found
+    if sections := read_packages():
+        tasks[PACKAGES] = {(name,): split_texts(rows, split, max_rows) for name, rows in sections.items()}
+    tasks[SEVERAL] = join_pairs(subjects)
+    return tasks
 
 
-def several(alone: Parts) -> Parts:
-    """Texts of one label and of each two: of two sentences. No sentence is in two texts: rows that are held
-    out would not be new.
+def join_pairs(texts: TextsByLabels) -> TextsByLabels:
+    """Join two sentences for each pair of labels, and keep single ones. No sentence is in two texts: held-out
+    texts would not be new.
     """
-    found: Parts = {}
-    count = len(alone)
-    for (i, one), (j, other) in combinations_with_replacement(enumerate(alone), 2):
-        mine = slice((i + j) % count, None, count)  # another part of a label's sentences for each j
-        learnt_from, measured = (
-            [a if i == j else f"{a} {b}" for a, b in zip(x[mine], y[mine], strict=False)]
-            for x, y in zip(alone[one], alone[other], strict=True)
+    pairs: TextsByLabels = {}
+    n = len(texts)
+    for (i, a), (j, b) in combinations_with_replacement(enumerate(texts), 2):
+        part = slice((i + j) % n, None, n)  # another part of the sentences of a for each j
+        train, test = (
+            [x if i == j else f"{x} {y}" for x, y in zip(xs[part], ys[part], strict=False)]
+            for xs, ys in zip(texts[a], texts[b], strict=True)
         )
-        found[one if i == j else (*one, *other)] = learnt_from, measured
-    return found
+        pairs[a if i == j else (*a, *b)] = train, test
+    return pairs

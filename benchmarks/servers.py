@@ -1,6 +1,6 @@
-"""The servers that are compared: how each is started and asked.
+"""The servers that are compared: how to start each of them, and what to send.
 
-Every peer lives in an environment of its own (environments.py), so that no peer's pins can bend another's.
+Every peer has its own virtual environment (environments.py), so that no peer's pins affect another peer.
 """
 
 from __future__ import annotations
@@ -18,31 +18,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
+
 from benchmarks.environments import ROOT, environment
-from benchmarks.load import ask, post
+from benchmarks.load import post, send_request
 
 START_S = 90
-QUIET = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+SERVER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 
 Start = Callable[[str, int, Path], tuple[list[str], dict[str, str]]]
 
 
 @dataclass(frozen=True)
 class Server:
-    """One subject: `start(python, port, folder)` is its command line and environment."""
+    """A subject: `start(python, port, folder)` returns its command line and environment variables."""
 
     name: str
     requirements: str | None  # None: our own environment
     start: Start
     path: str
-    body: Callable[[str], dict[str, Any]]  # what is sent for a text
-    item: Callable[[Any], dict[str, Any]]  # the classification in the answer
+    body: Callable[[str], dict[str, Any]]  # the request for a text
+    item: Callable[[Any], dict[str, Any]]  # the classification in the response
 
     def request(self, text: str) -> bytes:
         return post(self.path, json.dumps(self.body(text)).encode())
 
 
-def _ours(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+def _hardmax(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
     flags = ["--port", str(port), "--log-level", "warning"]
     return [python, "-m", "service.cli.main", "serve", *flags], {}
 
@@ -58,8 +60,8 @@ def _litserve(python: str, port: int, folder: Path) -> tuple[list[str], dict[str
 
 def _bentoml(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
     flags = ["--host", "127.0.0.1", "--port", str(port), "--working-dir", str(ROOT)]
-    own = {"BENTOML_HOME": str(folder), "BENTOML_DO_NOT_TRACK": "True"}
-    return [python, "-m", "bentoml", "serve", "benchmarks.peers.bento:Reviews", *flags], own
+    variables = {"BENTOML_HOME": str(folder), "BENTOML_DO_NOT_TRACK": "True"}
+    return [python, "-m", "bentoml", "serve", "benchmarks.peers.bento:Reviews", *flags], variables
 
 
 def _mlserver(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -75,24 +77,28 @@ def _tensor(text: str) -> dict[str, Any]:
     return {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": [text]}]}
 
 
-OURS = Server("ours", None, _ours, "/classify", lambda text: {"input": text}, lambda told: told["data"][0])
+HARDMAX = Server(
+    "ours", None, _hardmax, "/classify", lambda text: {"input": text}, lambda answer: answer["data"][0]
+)
 PEERS = (
-    Server("TEI's way", None, _tei, "/predict", lambda text: {"inputs": text}, lambda told: told[0]),
-    Server("LitServe", "litserve", _litserve, "/predict", lambda text: {"input": text}, OURS.item),
-    Server("BentoML", "bentoml", _bentoml, "/predict", lambda text: {"input": [text]}, lambda told: told[0]),
+    Server("TEI's way", None, _tei, "/predict", lambda text: {"inputs": text}, lambda items: items[0]),
+    Server("LitServe", "litserve", _litserve, "/predict", lambda text: {"input": text}, HARDMAX.item),
+    Server(
+        "BentoML", "bentoml", _bentoml, "/predict", lambda text: {"input": [text]}, lambda items: items[0]
+    ),
     Server(
         "MLServer",
         "mlserver",
         _mlserver,
         "/v2/models/reviews/infer",
         _tensor,
-        lambda told: json.loads(told["outputs"][0]["data"][0]),
+        lambda answer: json.loads(answer["outputs"][0]["data"][0]),
     ),
 )
 
 
 def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
-    """Versions of installed packages as another interpreter sees them."""
+    """Return the versions of packages that another interpreter imports."""
     program = "import sys, json, importlib.metadata as m; "
     program += "print(json.dumps({name: m.version(name) for name in sys.argv[1:]}))"
     printed = subprocess.run([python, "-c", program, *packages], check=True, capture_output=True).stdout
@@ -100,44 +106,45 @@ def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
 
 
 @contextmanager
-def running(server: Server, probe: str, cpus: set[int]) -> Iterator[int]:
-    """The server on a free port, up to its first right answer; its processes stay on `cpus`."""
+def running(server: Server, probe: str, cpus: set[int]) -> Iterator[tuple[int, int]]:
+    """Run a server on `cpus` until the end of the block; yield its port and process id once it answers."""
     python, port = environment(server.requirements), free_port()
     with TemporaryDirectory() as folder:
-        command, own = server.start(python, port, Path(folder))
+        command, variables = server.start(python, port, Path(folder))
         with pinned(cpus), open(Path(folder) / "log", "wb") as log:
             process = subprocess.Popen(
-                command, cwd=ROOT, env=_environment(own), stdout=log, stderr=log, start_new_session=True
+                command, cwd=ROOT, env=_environment(variables), stdout=log, stderr=log, start_new_session=True
             )
         try:
-            _await(server, port, process, probe, Path(folder) / "log")
-            yield port
+            _wait(server, port, process, probe, Path(folder) / "log")
+            yield port, process.pid
         finally:
             _stop(process)
 
 
 @contextmanager
 def pinned(cpus: set[int]) -> Iterator[None]:
-    """This process, and what it starts, run on `cpus` until the end of the block."""
-    mine = os.sched_getaffinity(0)
+    """Pin this process, and those that it starts, to `cpus` until the end of the block."""
+    previous = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, mine)
+        os.sched_setaffinity(0, previous)
 
 
-def _environment(own: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
-    return {**kept, **QUIET, **own}
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
+    return {**inherited, **SERVER_ENVIRONMENT, **variables}
 
 
-def _await(server: Server, port: int, process: subprocess.Popen[bytes], probe: str, log: Path) -> None:
+def _wait(server: Server, port: int, process: subprocess.Popen[bytes], probe: str, log: Path) -> None:
+    """Wait until the server classifies the text `probe`."""
     deadline = time.monotonic() + START_S
     request = server.request(probe)
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            if ask(port, request)[0] == 200:
+            if send_request(port, request)[0] == 200:
                 return
         except OSError:
             pass
@@ -146,16 +153,22 @@ def _await(server: Server, port: int, process: subprocess.Popen[bytes], probe: s
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends the whole session of the process: servers leave workers behind when only their head is told."""
-    for ending in (signal.SIGTERM, signal.SIGKILL):
+    """End all processes of the session: servers leave workers behind if only their parent gets the signal."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
         try:
-            os.killpg(process.pid, ending)
+            os.killpg(process.pid, signum)
             process.wait(10)
         except ProcessLookupError:
             return
         except subprocess.TimeoutExpired:
             continue
         time.sleep(0.3)
+
+
+def process_tree(pid: int) -> list[psutil.Process]:
+    """Return a process and all that it started."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
 
 
 def free_port() -> int:

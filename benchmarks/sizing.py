@@ -20,10 +20,10 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.load import ask
-from benchmarks.record import PRETRAINED, Record, Table, arguments
+from benchmarks.load import send_request
+from benchmarks.record import PRETRAINED, Record, Table, argument_parser
 from benchmarks.reviews import reviews
-from benchmarks.servers import OURS, running
+from benchmarks.servers import HARDMAX, running
 
 GET_METRICS = b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 # texts of (words, texts a request, explain)
@@ -40,7 +40,9 @@ class Server:
         self.port = port
 
     def metric(self, name: str) -> float:
-        (found,) = re.findall(rf"^{name} (\S+)$", ask(self.port, GET_METRICS)[1].decode(), re.MULTILINE)
+        (found,) = re.findall(
+            rf"^{name} (\S+)$", send_request(self.port, GET_METRICS)[1].decode(), re.MULTILINE
+        )
         return float(found)
 
     def cpu_s(self) -> float:
@@ -68,7 +70,7 @@ class Server:
 
 
 def main() -> None:
-    options = arguments(
+    options = argument_parser(
         __doc__,
         seconds=(6.0, "of load for each kind of request"),
         largest=(1_000_000, "of the clouds, points"),
@@ -84,7 +86,7 @@ def main() -> None:
         "CPU time is that of one text or of one cloud. Memory is measured at the start, after the texts, and "
         "for clouds at its highest during the run; each cloud has a server of its own."
     )
-    with running(OURS, reviews(22, 1)[0], {0}) as port:
+    with running(HARDMAX, reviews(22, 1)[0], {0}) as (port, _):
         server = Server(port)
         memory.add("ours", {"when": "at the start"}, [server.megabytes()])
         for words, texts, explain in REQUESTS:
@@ -121,7 +123,7 @@ def measure_cloud(cpu: Table, memory: Table, n: int, d: int) -> None:
     """A Gaussian cloud run to its certificate, as numpy saves it, by a server of its own."""
     stream = io.BytesIO()
     np.save(stream, np.random.default_rng(n + d).standard_normal((n, d)))
-    with running(OURS, reviews(22, 1)[0], {0}) as port:
+    with running(HARDMAX, reviews(22, 1)[0], {0}) as (port, _):
         server = Server(port)
         samples = []
         with server.peak() as resident:

@@ -2,7 +2,7 @@
 
     SoftTransformer(tokenize, load_minilm(folder))             the weights of all-MiniLM-L6-v2
     SoftTransformer(tokenize, load_minilm(folder), int8=True)  quantized by onnxruntime's quantize_dynamic
-    SoftTransformer(tokenize, Encoder(DISTILBERT))             random weights: for its speed alone
+    SoftTransformer(tokenize, Encoder(DISTILBERT))             random weights, to measure its speed only
 
 They get the tokens and chunks of a served encoder, so only the transformers differ.
 """
@@ -38,8 +38,8 @@ class Pooled(torch.nn.Module):
         self.encoder = encoder
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        there = (x != PAD).float()[:, :, None]
-        return (self.encoder.soft(x)[-1] * there).sum(1) / there.sum(1)
+        mask = (x != PAD).float()[:, :, None]
+        return (self.encoder.soft(x)[-1] * mask).sum(1) / mask.sum(1)
 
 
 class SoftTransformer:
@@ -99,7 +99,7 @@ def export(model: torch.nn.Module, folder: Path, *, int8: bool = False) -> Path:
     return path
 
 
-def logistic(states: Floats, truth: NDArray[np.bool_]) -> Any:
+def fit_logistic(states: Floats, truth: NDArray[np.bool_]) -> Any:
     """Fit a logistic regression on frozen states, as users of sentence encoders do."""
     from sklearn.linear_model import LogisticRegression
 

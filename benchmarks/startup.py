@@ -1,4 +1,4 @@
-"""How soon the service is ready, how large it then is, and what of that is Python and its libraries.
+"""Start time and memory of the service, and how much of them is due to Python and its libraries.
 
     python -m benchmarks.startup [--repeats 7]
 
@@ -11,12 +11,10 @@ import subprocess
 import sys
 import time
 
-import psutil
-
-from benchmarks.load import ask, drive, post
-from benchmarks.record import PRETRAINED, Record, arguments
+from benchmarks.load import drive, post, send_request
+from benchmarks.record import PRETRAINED, Record, argument_parser
 from benchmarks.reviews import reviews
-from benchmarks.servers import OURS, free_port
+from benchmarks.servers import HARDMAX, free_port, process_tree
 
 READY = b"GET /ready HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 LIBRARIES = {
@@ -29,21 +27,21 @@ LIBRARIES = {
 
 
 def start(workers: int) -> tuple[float, float, float]:
-    """Seconds to ready, megabytes then, and megabytes after some thousand requests."""
+    """Return the seconds to ready, the megabytes then, and those after some thousand requests."""
     port = free_port()
     flags = ["--port", str(port), "--workers", str(workers)]
     command = [sys.executable, "-m", "service.cli.main", "serve", *flags]
-    began = time.perf_counter()
+    start_s = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not _is_ready(port):
             if process.poll() is not None:
                 raise RuntimeError(f"hardmax serve ended with {process.returncode}")
             time.sleep(0.005)
-        ready_s = time.perf_counter() - began
+        ready_s = time.perf_counter() - start_s
         fresh_mb = _memory_mb(process.pid)
-        drive(port, [OURS.request(text) for text in reviews(22, 64)], 16, 2.0, warm_s=0.0)
-        ask(port, post("/classify", b'{"input": "superb", "explain": "full"}'))
+        drive(port, [HARDMAX.request(text) for text in reviews(22, 64)], 16, 2.0, warm_s=0.0)
+        send_request(port, post("/classify", b'{"input": "superb", "explain": "full"}'))
         return ready_s, fresh_mb, _memory_mb(process.pid)
     finally:
         process.terminate()
@@ -52,28 +50,27 @@ def start(workers: int) -> tuple[float, float, float]:
 
 def _is_ready(port: int) -> bool:
     try:
-        return ask(port, READY)[0] == 200
+        return send_request(port, READY)[0] == 200
     except OSError:
         return False
 
 
 def _memory_mb(pid: int) -> float:
-    head = psutil.Process(pid)
-    return sum(each.memory_info().rss for each in (head, *head.children(recursive=True))) / 1e6
+    return sum(process.memory_info().rss for process in process_tree(pid)) / 1e6
 
 
 def imported(program: str) -> tuple[float, float]:
-    """Seconds and peak megabytes of a Python that runs only this."""
-    began = time.perf_counter()
+    """Return the seconds and the peak megabytes of a Python process that runs only this."""
+    start_s = time.perf_counter()
     subprocess.run([sys.executable, "-c", program], check=True)
-    seconds = time.perf_counter() - began
-    tell = "print(open('/proc/self/status').read())"
-    output = subprocess.check_output([sys.executable, "-c", f"{program}\n{tell}"], text=True)
+    seconds = time.perf_counter() - start_s
+    print_status = "print(open('/proc/self/status').read())"
+    output = subprocess.check_output([sys.executable, "-c", f"{program}\n{print_status}"], text=True)
     return seconds, int(output.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
 def main() -> None:
-    options = arguments(__doc__, repeats=(5, "starts")).parse_args()
+    options = argument_parser(__doc__, repeats=(5, "starts")).parse_args()
     repeats = 1 if options.quick else options.repeats
     record = Record("startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn"], PRETRAINED)
     times = record.table("From process start to ready", unit="s", better="lower")

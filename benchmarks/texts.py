@@ -25,12 +25,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.environments import fetched
+from benchmarks.environments import install_packages
 from benchmarks.minilm import load_minilm
 from benchmarks.peers.sentiment import SENTIMENT_SMALL, Classifier
-from benchmarks.record import PRETRAINED, ROOT, Record, arguments
+from benchmarks.record import PRETRAINED, ROOT, Record, argument_parser
 from benchmarks.servers import pinned
-from benchmarks.soft_transformers import DISTILBERT, Floats, SoftTransformer, logistic
+from benchmarks.soft_transformers import DISTILBERT, Floats, SoftTransformer, fit_logistic
 from hardmax.models.texts import Explain
 from model_export.data.corpora import Row, Rows, read_all
 from model_export.encoder.model import Encoder
@@ -41,7 +41,7 @@ from model_export.training_model import PooledHead
 from service.errors import NotFound
 
 Predictor = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
-OURS = ("ours, leaders", "ours, label only")
+SERVED = ("ours, leaders", "ours, label only")
 SMALL = "sentiment-small, leaders"  # no peer of the default model
 MINILM, MINILM_INT8 = "all-MiniLM-L6-v2, soft, float32", "all-MiniLM-L6-v2, soft, int8"
 MPNET_BASE = "all-mpnet-base-v2, soft, float32"
@@ -54,11 +54,11 @@ NAMES = {"sst": "SST-2 (dev)", "yelp": "Yelp sentences", "tweets": "tweets", "am
          "electronics": "Amazon electronics", "mpqa": "MPQA phrases", "reviews": "IMDb reviews"}  # fmt: skip
 
 
-def ours(model: Classifier, explain: Explain) -> Predictor:
+def served_predictor(model: Classifier, explain: Explain) -> Predictor:
     return lambda texts: np.array([answer["logit"] > 0 for answer in model.classify(texts, explain)])
 
 
-def tf_idf(rows: Rows) -> Predictor:
+def fit_tf_idf(rows: Rows) -> Predictor:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -69,7 +69,7 @@ def tf_idf(rows: Rows) -> Predictor:
     return lambda texts: pipeline.predict_proba(texts)[:, 1] > 0.5
 
 
-def fast_text(rows: Rows) -> Predictor:
+def fit_fast_text(rows: Rows) -> Predictor:
     import fasttext
 
     def line(text: str) -> str:
@@ -79,25 +79,25 @@ def fast_text(rows: Rows) -> Predictor:
         file.writelines(f"__label__{int(row.target or 0)} {line(row.text)}\n" for row in rows)
         file.flush()
         model = fasttext.train_supervised(file.name, wordNgrams=2, epoch=5, lr=0.5, thread=1, verbose=0)
-    predict = model.f.predict  # its Python layer does not know numpy 2
+    predict = model.f.predict  # its Python layer fails with numpy 2
 
     def predictor(texts: Sequence[str]) -> NDArray[np.bool_]:
-        found = [predict(line(text) + "\n", 1, 0.0, "strict") for text in texts]
-        return np.array([bool(each) and each[0][1] == "__label__1" for each in found])
+        results = [predict(line(text) + "\n", 1, 0.0, "strict") for text in texts]
+        return np.array([bool(labels) and labels[0][1] == "__label__1" for labels in results])
 
     return predictor
 
 
-def with_logistic_regression(embed: Callable[[Sequence[str]], Floats], rows: Rows) -> Predictor:
+def fit_regression(embed: Callable[[Sequence[str]], Floats], rows: Rows) -> Predictor:
     """Return a logistic regression on the frozen states of a transformer."""
     rows = sorted(rows, key=lambda row: len(row.text))  # texts of a batch are padded to the longest
     texts = [row.text[:MAX_FITTED_CHARS] for row in rows]
     states = np.concatenate([embed(texts[i : i + 32]) for i in range(0, len(texts), 32)])
-    fitted = logistic(states, np.array([row.target == 1 for row in rows]))
+    fitted = fit_logistic(states, np.array([row.target == 1 for row in rows]))
     return lambda texts: fitted.predict(embed(texts))
 
 
-def mpnet(folder: Path) -> Callable[[Sequence[str]], Floats]:
+def load_mpnet(folder: Path) -> Callable[[Sequence[str]], Floats]:
     """Return the mean hidden states of all twelve layers of all-mpnet-base-v2."""
     teacher = Teacher(folder)
 
@@ -110,12 +110,12 @@ def mpnet(folder: Path) -> Callable[[Sequence[str]], Floats]:
     return embed
 
 
-def by_first_channel(transformer: SoftTransformer) -> Predictor:
-    """Return a predictor of random weights, for its speed alone."""
+def first_channel_predictor(transformer: SoftTransformer) -> Predictor:
+    """Return a predictor for transformers with random weights, to measure their speed only."""
     return lambda texts: transformer(texts)[:, 0] > 0
 
 
-def finetuned(checkpoint: Path, model: Classifier) -> Predictor:
+def load_finetuned(checkpoint: Path, model: Classifier) -> Predictor:
     """Return the encoder after the first stage of its training, with the head of that stage."""
     state = torch.load(checkpoint)
     encoder = Encoder(replace(MPNET, vocabulary=len(state["encoder.words.weight"])))
@@ -127,55 +127,55 @@ def finetuned(checkpoint: Path, model: Classifier) -> Predictor:
     return lambda texts: transformer(texts) @ vector + pooled.linear.bias.item() > 0
 
 
-def rate(predictor: Predictor, texts: Sequence[str], together: int, seconds: float) -> float:
+def measure_rate(predictor: Predictor, texts: Sequence[str], batch_size: int, seconds: float) -> float:
     """Return texts per second."""
-    done, began = 0, time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        at = done % len(texts)
-        done += len(predictor(texts[at : at + together]))
-    return done / (time.perf_counter() - began)
+    n_texts, start_s = 0, time.perf_counter()
+    while time.perf_counter() - start_s < seconds:
+        begin = n_texts % len(texts)
+        n_texts += len(predictor(texts[begin : begin + batch_size]))
+    return n_texts / (time.perf_counter() - start_s)
 
 
-def drawn(rows: Rows, most: int | None) -> list[Row]:
-    """Some of the rows that have a side, the same every time."""
-    some = [row for row in rows if row.target in (0.0, 1.0) and any(map(str.isalpha, row.text))]
-    random.Random(0).shuffle(some)
-    return some[:most]
+def draw(rows: Rows, max_rows: int | None) -> list[Row]:
+    """Draw positive and negative rows, the same ones every time."""
+    labelled = [row for row in rows if row.target in (0.0, 1.0) and any(map(str.isalpha, row.text))]
+    random.Random(0).shuffle(labelled)
+    return labelled[:max_rows]
 
 
-def predictors_of(
-    sets: dict[str, Rows], encoder: Path, runs: Path, record: Record, refused: str, quick: bool
+def make_predictors(
+    sets: dict[str, Rows], encoder: Path, runs: Path, record: Record, install_error: str, quick: bool
 ) -> dict[str, Predictor]:
     model, small, minilm = Classifier(), Classifier(SENTIMENT_SMALL), load_minilm(encoder)
     train = [
         row
         for name in NAMES
-        for row in drawn([row for row in sets[name] if row.split == "train"], 400 if quick else None)
+        for row in draw([row for row in sets[name] if row.split == "train"], 400 if quick else None)
     ]
     random.Random(0).shuffle(train)
-    few = train[: 200 if quick else 5_000]
+    sample = train[: 200 if quick else 5_000]
     predictors = {
-        OURS[0]: ours(model, "leaders"),
-        OURS[1]: ours(model, "none"),
-        SMALL: ours(small, "leaders"),
+        SERVED[0]: served_predictor(model, "leaders"),
+        SERVED[1]: served_predictor(model, "none"),
+        SMALL: served_predictor(small, "leaders"),
     }
     for name, int8 in ((TWIN, False), (TWIN_INT8, True)):
         twin = SoftTransformer(model.encoder.tokenize, Encoder(DISTILBERT), int8=int8)
-        predictors[name] = by_first_channel(twin)
+        predictors[name] = first_channel_predictor(twin)
     for name, int8 in ((MINILM, False), (MINILM_INT8, True)):
         transformer = SoftTransformer(small.encoder.tokenize, minilm, int8=int8)
-        predictors[name] = with_logistic_regression(transformer, few)
+        predictors[name] = fit_regression(transformer, sample)
     try:
-        predictors[MPNET_BASE] = with_logistic_regression(mpnet(runs / "teacher/all-mpnet-base-v2"), few)
-    except NotFound as missing:
-        record.note(f"all-mpnet-base-v2 was left out: {missing}")
-    predictors["TF-IDF pairs + logistic regression"] = tf_idf(train)
+        predictors[MPNET_BASE] = fit_regression(load_mpnet(runs / "teacher/all-mpnet-base-v2"), sample)
+    except NotFound as error:
+        record.note(f"all-mpnet-base-v2 was left out: {error}")
+    predictors["TF-IDF pairs + logistic regression"] = fit_tf_idf(train)
     try:
-        predictors["fastText, pairs"] = fast_text(train)
-    except ImportError as missing:
-        record.note(f"fastText was left out: {refused or missing}")
+        predictors["fastText, pairs"] = fit_fast_text(train)
+    except ImportError as error:
+        record.note(f"fastText was left out: {install_error or error}")
     if checkpoint := max(runs.glob("finetune-*.pt"), key=lambda file: file.stat().st_mtime, default=None):
-        predictors[FINETUNED] = finetuned(checkpoint, model)
+        predictors[FINETUNED] = load_finetuned(checkpoint, model)
         record.note(
             "The fine-tuned encoder is the pretrained one before its heads became hard: "
             f"{checkpoint.name} of `make models`."
@@ -185,7 +185,7 @@ def predictors_of(
     record.note(
         f"TF-IDF and fastText were trained on all {len(train):,} labelled rows of the training split. "
         "all-MiniLM-L6-v2, from whose shape sentiment-small was made, and all-mpnet-base-v2, of whose twelve "
-        f"layers ours has six, have a logistic regression of {len(few):,} of these rows on their frozen "
+        f"layers ours has six, have a logistic regression of {len(sample):,} of these rows on their frozen "
         "states. The softmax twin of ours, of DistilBERT's size, has random weights: for its speed alone. "
         "all-mpnet-base-v2 reads its own tokens, the others those of the model of their shape."
     )
@@ -193,8 +193,8 @@ def predictors_of(
 
 
 def main() -> None:
-    parser = arguments(
-        __doc__, learns=True, rounds=(5, "of every subject"), seconds=(1.2, "of each measurement")
+    parser = argument_parser(
+        __doc__, with_data=True, rounds=(5, "of every subject"), seconds=(1.2, "of each measurement")
     )
     parser.add_argument(
         "--runs", type=Path, default=ROOT / "runs", help="folder with the stages of `make models`"
@@ -202,65 +202,65 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 0.1
-    refused = fetched("texts")  # first, so that the record finds their versions
+    install_error = install_packages("texts")  # before the record, which reads their versions
     packages = ("onnxruntime", "numpy", "torch", "scikit-learn", "fasttext-wheel")
     record = Record("texts", "Texts in process", packages, PRETRAINED)
     sets = read_all(options.data)
-    held = {name: [row for row in sets[name] if row.split == "test"] for name in NAMES}
-    predictors = predictors_of(sets, options.encoder, options.runs, record, refused, options.quick)
-    measure_speed(record, predictors, held, options.rounds, options.seconds)
-    measure_accuracy(record, predictors, held, quick=options.quick)
+    test_rows = {name: [row for row in sets[name] if row.split == "test"] for name in NAMES}
+    predictors = make_predictors(sets, options.encoder, options.runs, record, install_error, options.quick)
+    measure_speed(record, predictors, test_rows, options.rounds, options.seconds)
+    measure_accuracy(record, predictors, test_rows, quick=options.quick)
     record.write(quick=options.quick)
 
 
 def measure_speed(
-    record: Record, predictors: dict[str, Predictor], held: dict[str, Rows], rounds: int, seconds: float
+    record: Record, predictors: dict[str, Predictor], test_rows: dict[str, Rows], rounds: int, seconds: float
 ) -> None:
-    """Measure texts per second; all subjects take a turn in each round, and the first round warms up."""
+    """Measure texts per second: subjects take turns, and the first round warms them up."""
     sentences = [
         row.text
         for name in ("sst", "yelp", "tweets", "electronics")
-        for row in drawn([row for row in held[name] if MIN_WORDS <= len(row.text.split()) <= MAX_WORDS], 128)
+        for row in draw([r for r in test_rows[name] if MIN_WORDS <= len(r.text.split()) <= MAX_WORDS], 128)
     ]
     random.Random(0).shuffle(sentences)
-    whole = [row.text for row in drawn(held["reviews"], 128)]
+    long_texts = [row.text for row in draw(test_rows["reviews"], 128)]
     cases = {
         "sentences alone": (sentences, 1), "sentences, 32 at a time": (sentences, 32),
-        "whole reviews alone": (whole, 1),
+        "whole reviews alone": (long_texts, 1),
     }  # fmt: skip
     samples: dict[tuple[str, str], list[float]] = {}
-    timed = {name: each for name, each in predictors.items() if name not in (FINETUNED, MPNET_BASE)}
+    timed = {name: predictors[name] for name in predictors if name not in (FINETUNED, MPNET_BASE)}
     with pinned(set(sorted(os.sched_getaffinity(0))[:1])):
         for turn in range(rounds + 1):
-            for (case, (texts, together)), (name, predictor) in product(cases.items(), timed.items()):
-                found = rate(predictor, texts, together, seconds if turn else seconds / 3)
-                samples.setdefault((case, name), []).extend([found] if turn else [])
+            for (case, (texts, batch_size)), (name, predictor) in product(cases.items(), timed.items()):
+                rate = measure_rate(predictor, texts, batch_size, seconds if turn else seconds / 3)
+                samples.setdefault((case, name), []).extend([rate] if turn else [])
     speed = record.table(
-        "Texts per second on one core", unit="1/s", better="higher", ours=OURS, floors=[SMALL]
+        "Texts per second on one core", unit="1/s", better="higher", ours=SERVED, floors=[SMALL]
     )
     for (case, name), rates in samples.items():
         speed.add(name, {"texts": case}, rates)
     record.note(
         f"Sentences of {MIN_WORDS} to {MAX_WORDS} words of SST-2, Yelp, tweets and electronics; IMDb reviews "
-        f"of {np.mean([len(text.split()) for text in whole]):.0f} words on average. Subjects take turns."
+        f"of {np.mean([len(text.split()) for text in long_texts]):.0f} words on average. Subjects take turns."
     )
 
 
 def measure_accuracy(
-    record: Record, predictors: dict[str, Predictor], held: dict[str, Rows], *, quick: bool
+    record: Record, predictors: dict[str, Predictor], test_rows: dict[str, Rows], *, quick: bool
 ) -> None:
-    right = record.table("Balanced accuracy", unit="%", better="higher", ours=OURS[:1], floors=[SMALL])
-    left_out = (TWIN, TWIN_INT8, OURS[1], MINILM_INT8)  # random weights, or the answers of another subject
-    predictors = {name: each for name, each in predictors.items() if name not in left_out}
+    accuracy = record.table("Balanced accuracy", unit="%", better="higher", ours=SERVED[:1], floors=[SMALL])
+    left_out = (TWIN, TWIN_INT8, SERVED[1], MINILM_INT8)  # random weights, or the answers of another subject
+    predictors = {name: predictors[name] for name in predictors if name not in left_out}
     for name, title in NAMES.items():
-        most = 20 if quick else 300 if name in ("reviews", "amazon") else 1000
-        rows = drawn(held[name], most)
+        max_rows = 20 if quick else 300 if name in ("reviews", "amazon") else 1000
+        rows = draw(test_rows[name], max_rows)
         truth = np.array([row.target == 1 for row in rows])
         batches = [[row.text for row in rows[i : i + 32]] for i in range(0, len(rows), 32)]
         for subject, predictor in predictors.items():
             predicted = np.concatenate([predictor(batch) for batch in batches])
             case = {"data": f"{title} ({len(rows)})"}
-            right.add(subject, case, [100 * balanced_accuracy(predicted, truth)])
+            accuracy.add(subject, case, [100 * balanced_accuracy(predicted, truth)])
 
 
 if __name__ == "__main__":

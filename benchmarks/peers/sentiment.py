@@ -26,8 +26,10 @@ class Classifier:
         self.head = Head.load(bundle, runtime, self.encoder)
 
     def classify(self, texts: Sequence[str], explain: Explain = "leaders") -> list[dict[str, Any]]:
-        found = classify_all(make_tasks(texts, ClassifyOptions((self.head,), explain)))
-        refused = [each for each in found if isinstance(each, Exception)]
-        if refused:
-            raise refused[0]
-        return [{"index": i, **each[0]} for i, each in enumerate(found) if not isinstance(each, Exception)]
+        results = classify_all(make_tasks(texts, ClassifyOptions((self.head,), explain)))
+        items = []
+        for index, result in enumerate(results):
+            if isinstance(result, Exception):
+                raise result
+            items.append({"index": index, **result[0]})
+        return items

@@ -1,5 +1,5 @@
-"""The way of text-embeddings-inference, in Python: a queue before one thread that takes as many waiting texts
-as its budget of tokens holds. No timer. (The original is written in Rust and cannot run this graph's head.)
+"""The queue of text-embeddings-inference in Python: one thread takes as many waiting texts as its token
+budget allows, without a timer. (The original is written in Rust and cannot run the head of this graph.)
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from benchmarks.peers.sentiment import Classifier
 
 MAX_BATCH_TOKENS = 16_384  # its default
 Waiting = tuple[str, asyncio.Future[dict[str, Any]], asyncio.AbstractEventLoop]
-waiting: queue.SimpleQueue[Waiting] = queue.SimpleQueue()
+waiting_texts: queue.SimpleQueue[Waiting] = queue.SimpleQueue()
 
 
-def work(classifier: Classifier) -> None:
+def classify_batches(classifier: Classifier) -> None:
     while True:
-        batch = [waiting.get()]
+        batch = [waiting_texts.get()]
         tokens = len(batch[0][0]) // 4
-        while tokens < MAX_BATCH_TOKENS and not waiting.empty():
-            batch.append(waiting.get())
+        while tokens < MAX_BATCH_TOKENS and not waiting_texts.empty():
+            batch.append(waiting_texts.get())
             tokens += len(batch[-1][0]) // 4
         items = classifier.classify([text for text, _, _ in batch])
-        batch[0][2].call_soon_threadsafe(answer, batch, items)
+        batch[0][2].call_soon_threadsafe(set_results, batch, items)
 
 
-def answer(batch: list[Waiting], items: list[dict[str, Any]]) -> None:
+def set_results(batch: list[Waiting], items: list[dict[str, Any]]) -> None:
     for (_, future, _), item in zip(batch, items, strict=True):
         if not future.done():
             future.set_result(item)
@@ -40,7 +40,7 @@ def answer(batch: list[Waiting], items: list[dict[str, Any]]) -> None:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    threading.Thread(target=work, args=(Classifier(),), daemon=True).start()
+    threading.Thread(target=classify_batches, args=(Classifier(),), daemon=True).start()
     yield
 
 
@@ -51,5 +51,5 @@ app = FastAPI(lifespan=lifespan)
 async def predict(request: Request) -> Response:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[dict[str, Any]] = loop.create_future()
-    waiting.put((orjson.loads(await request.body())["inputs"], future, loop))
+    waiting_texts.put((orjson.loads(await request.body())["inputs"], future, loop))
     return Response(orjson.dumps([await future]), media_type="application/json")

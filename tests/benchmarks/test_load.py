@@ -1,4 +1,4 @@
-"""The load generator and the texts it sends: a benchmark is worth no more than these."""
+"""The load generator and the texts that it sends."""
 
 import asyncio
 import threading
@@ -6,34 +6,34 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.load import ask, drive, is_complete, post, unchunk
+from benchmarks.load import drive, is_complete, post, send_request, unchunk
 from benchmarks.reviews import reviews
 
 pytestmark = pytest.mark.alone
 
 
 class EchoServer:
-    """Answers every POST with its own body; `bad` bodies get a 429, `close` ends the connection instead."""
+    """Answers every POST with its body, `bad` with a 429; `close` ends the connection."""
 
     def __init__(self) -> None:
-        self.seen: list[bytes] = []
+        self.bodies: list[bytes] = []
         self.port = 0
 
     async def serve(self, started: threading.Event) -> None:
         self.loop, self.stopped = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self.talk, "127.0.0.1", 0)
+        server = await asyncio.start_server(self.handle, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         started.set()
         async with server:
             await self.stopped.wait()
-            while talks := asyncio.all_tasks() - {asyncio.current_task()}:  # callers have left: they end
-                await asyncio.wait(talks)
+            while handlers := asyncio.all_tasks() - {asyncio.current_task()}:  # they end with their clients
+                await asyncio.wait(handlers)
 
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
-                self.seen.append(body)
+                self.bodies.append(body)
                 if body == b"close":
                     break
                 status = b"429 Too Many" if body == b"bad" else b"200 OK"
@@ -41,7 +41,7 @@ class EchoServer:
         except asyncio.IncompleteReadError:
             pass
         finally:
-            writer.transport.abort()  # who asked may have left without reading: nothing to wait for
+            writer.transport.abort()  # the client may have left without reading
 
 
 @pytest.fixture
@@ -55,17 +55,17 @@ def echo() -> Iterator[EchoServer]:
     thread.join(5)
 
 
-def test_ask_returns_status_and_body(echo: EchoServer) -> None:
-    assert ask(echo.port, post("/", b"hello")) == (200, b"hello")
-    assert ask(echo.port, post("/", b"bad")) == (429, b"bad")
+def test_send_request_returns_status_and_body(echo: EchoServer) -> None:
+    assert send_request(echo.port, post("/", b"hello")) == (200, b"hello")
+    assert send_request(echo.port, post("/", b"bad")) == (429, b"bad")
 
 
-def test_drive_counts_what_the_server_answered_by_status(echo: EchoServer) -> None:
+def test_drive_counts_responses_by_status(echo: EchoServer) -> None:
     load = drive(echo.port, [post("/", b"one"), post("/", b"bad")], connections=4, seconds=0.3, warm_s=0.05)
-    answered = len(load.latencies_s)
-    assert answered == load.statuses[200] + load.statuses[429] > 50
+    n_responses = len(load.latencies_s)
+    assert n_responses == load.statuses[200] + load.statuses[429] > 50
     assert abs(load.statuses[200] - load.statuses[429]) <= 8
-    assert answered <= len(echo.seen)
+    assert n_responses <= len(echo.bodies)
     assert 0 < load.quantile_ms(0.5) <= load.quantile_ms(0.99) < 1000
 
 
@@ -75,17 +75,17 @@ def test_drive_replaces_connections_that_break(echo: EchoServer) -> None:
     assert load.statuses[200] > 5
 
 
-def test_answer_is_complete_only_with_its_whole_body() -> None:
-    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-    assert [is_complete(whole[:cut]) for cut in (10, len(whole) - 1, len(whole))] == [False, False, True]
-    chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"
-    assert not is_complete(chunks[:-5])
-    assert is_complete(chunks)
-    assert unchunk(chunks.partition(b"\r\n\r\n")[2]) == b"hello!"
+def test_response_is_complete_only_with_its_whole_body() -> None:
+    response = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+    assert [is_complete(response[:n]) for n in (10, len(response) - 1, len(response))] == [False, False, True]
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"
+    assert not is_complete(chunked[:-5])
+    assert is_complete(chunked)
+    assert unchunk(chunked.partition(b"\r\n\r\n")[2]) == b"hello!"
 
 
 @pytest.mark.parametrize("words", [1, 22, 5000])
-def test_reviews_have_exactly_the_words_asked_for_and_repeat_by_seed(words: int) -> None:
+def test_reviews_have_exactly_the_requested_words_and_repeat_by_seed(words: int) -> None:
     texts = reviews(words, 3, seed=7)
     assert [len(text.split()) for text in texts] == [words] * 3
     assert texts == reviews(words, 3, seed=7)

@@ -1,4 +1,4 @@
-"""The one format of benchmark results: what is written can be read, and says where it was measured."""
+"""The format of benchmark results, with the machine and the versions that were measured."""
 
 import json
 from dataclasses import asdict
@@ -16,34 +16,34 @@ def test_record_keeps_median_and_spread(tmp_path: Path) -> None:
     layer.add("peer", {"n": 1000}, [], note="ran out of memory")
     record.write(tmp_path)
 
-    read = json.loads((tmp_path / "clouds.json").read_text())["tables"][0]
-    assert read["rows"] == [
+    table = json.loads((tmp_path / "clouds.json").read_text())["tables"][0]
+    assert table["rows"] == [
         asdict(Row("ours", {"n": 1000}, 2.5, 1.0, 10.0, 4)),
         asdict(Row("peer", {"n": 1000}, None, None, None, 0, "ran out of memory")),
     ]
-    assert read["floors"] == ["memcpy"]
+    assert table["floors"] == ["memcpy"]
 
 
-def test_record_keeps_nothing_of_a_quick_run(tmp_path: Path) -> None:
+def test_quick_run_writes_no_file(tmp_path: Path) -> None:
     Record("clouds", "Clouds").write(tmp_path, quick=True)
     assert not list(tmp_path.iterdir())
 
 
-def test_quantile_of_nothing_is_kept_as_none() -> None:
-    """A siege that answered nobody ended in an OverflowError, before it could say what else it had seen."""
+def test_quantile_of_no_samples_is_none() -> None:
+    """A soak test without responses ended in an OverflowError before it reported its other figures."""
     row = Table("Late", "ms", "lower").add("ours", {}, [float("inf")])
     assert (row.median, row.min, row.max, row.repeats) == (None, None, None, 1)
 
 
-def test_record_says_where_and_with_what_it_was_measured(tmp_path: Path) -> None:
+def test_record_has_the_machine_versions_and_models(tmp_path: Path) -> None:
     Record("texts", "Texts", ["numpy", "no-such-package"], ["encoder-small"]).write(tmp_path)
-    content = json.loads((tmp_path / "texts.json").read_text())
-    assert content["versions"]["no-such-package"] == "not installed"
-    assert content["versions"]["numpy"][0].isdigit()
-    assert content["command"].startswith("python ")
-    assert " CPUs, " in content["machine"]
+    document = json.loads((tmp_path / "texts.json").read_text())
+    assert document["versions"]["no-such-package"] == "not installed"
+    assert document["versions"]["numpy"][0].isdigit()
+    assert document["command"].startswith("python ")
+    assert " CPUs, " in document["machine"]
     card = json.loads((MODELS / "encoder-small/card.json").read_text())
-    assert content["models"] == {"encoder-small": card["model_sha256"][:12]}
+    assert document["models"] == {"encoder-small": card["model_sha256"][:12]}
 
 
 def test_row_without_samples_needs_a_reason() -> None:

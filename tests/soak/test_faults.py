@@ -19,7 +19,7 @@ from edge import edge
 from server import SERVE, Server, environ, eventually, serving
 from wire import announce, whole
 
-from benchmarks.load import ask
+from benchmarks.load import send_request
 from benchmarks.record import Case, Record
 from benchmarks.servers import free_port
 from tests.soak.crowd import Crowd, Tally
@@ -104,7 +104,7 @@ def run_crowd_during(
 def all_workers_ready(server: Server) -> bool:
     """Whether both workers are loaded, warm and taking requests, according to /metrics."""
     try:
-        status, page = ask(server.port, b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        status, page = send_request(server.port, b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
     except OSError:
         return False
     return status == 200 and b"hardmax_ready 2.0" in page
@@ -179,7 +179,7 @@ def test_full_disk_for_logs_stops_no_request(small: Path, mix: Mix, fault_record
 
 def _answers(port: int) -> bool:
     try:
-        return ask(port, REQUEST)[0] == 200
+        return send_request(port, REQUEST)[0] == 200
     except OSError:
         return False
 
@@ -198,7 +198,7 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
 
         tally = run_crowd_during(server.port, mix, fault)
         eventually(lambda: "not the file its card describes" in server.output)
-        info = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")[1])
+        info = json.loads(send_request(server.port, b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")[1])
         refused = info["load_errors"]
         assert {model["name"] for model in refused} >= {"sentiment-small", "dynamics"}
         assert server.stop() == 0
