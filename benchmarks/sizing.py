@@ -1,59 +1,71 @@
-"""What the service costs: CPU time a text or cloud, and memory; docs/operations.md and docs/scale.md use it.
+"""CPU time of a text or cloud, and memory of the service, for docs/operations.md and docs/scale.md.
 
     python -m benchmarks.sizing
 
-CPU time is what the server process itself used (user and system, all threads, from its own /metrics), so the
-figures hold on a busy machine too, and one core's requests a second is 1 divided by them.
+The figures are sums over the server and the processes that it starts, which compute clouds. CPU time is what
+these processes use (user and system, all threads), so the figures hold on a busy machine too, and one core's
+requests a second is 1 divided by them. That of a large cloud includes the start of the process that replaces
+its own. Memory is the resident sets: pages that processes share count several times.
 """
 
 from __future__ import annotations
 
 import io
-import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 
-from benchmarks.load import send_request
 from benchmarks.record import PRETRAINED, Record, Table, argument_parser
 from benchmarks.reviews import reviews
-from benchmarks.servers import HARDMAX, running
+from benchmarks.servers import HARDMAX, process_tree, running
 
-GET_METRICS = b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 # texts of (words, texts a request, explain)
 REQUESTS = ((22, 1, "none"), (22, 1, "leaders"), (230, 1, "none"), (230, 1, "leaders"), (230, 1, "full"),
             (230, 64, "none"), (230, 64, "leaders"))  # fmt: skip
 CLOUDS = ((100, 2), (10_000, 2), (100_000, 2), (1_000_000, 2), (1_000_000, 3), (10_000, 16), (100_000, 16))
 CONNECTIONS = 16
+IDLE_S = 0.5  # in which an idle server uses hardly any CPU time
 
 
 class Server:
-    """A running server, seen through its metrics."""
+    """A running server and the processes that it starts."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, pid: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._pid = pid
 
-    def metric(self, name: str) -> float:
-        (found,) = re.findall(
-            rf"^{name} (\S+)$", send_request(self.port, GET_METRICS)[1].decode(), re.MULTILINE
-        )
-        return float(found)
+    def _sum(self, figure: Callable[[psutil.Process], float]) -> float:
+        total = 0.0
+        for process in process_tree(self._pid):
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                total += figure(process)
+        return total
 
     def cpu_s(self) -> float:
-        return self.metric("process_cpu_seconds_total")
+        """Return the CPU time of all processes, with those that have ended."""
+        return self._sum(lambda process: sum(process.cpu_times()[:4]))
+
+    def idle_cpu_s(self) -> float:
+        """Return the CPU time once no process works; one may be starting for the next cloud."""
+        before, after = -1.0, self.cpu_s()
+        while after - before > 0.1 * IDLE_S:
+            time.sleep(IDLE_S)
+            before, after = after, self.cpu_s()
+        return after
 
     def megabytes(self) -> float:
-        return self.metric("process_resident_memory_bytes") / 1e6
+        return self._sum(lambda process: process.memory_info().rss) / 1e6
 
     @contextmanager
     def peak(self) -> Iterator[list[float]]:
-        """Resident megabytes while the block runs; the samples are there at its end."""
+        """Sample the resident megabytes while the block runs."""
         samples, ended = [self.megabytes()], threading.Event()
 
         def watch() -> None:
@@ -84,10 +96,12 @@ def main() -> None:
     memory = record.table("Resident memory of the server", unit="MB", better="lower")
     record.note(
         "CPU time is that of one text or of one cloud. Memory is measured at the start, after the texts, and "
-        "for clouds at its highest during the run; each cloud has a server of its own."
+        "for clouds at its highest during the run; each cloud has a server of its own. Both are of the "
+        "server and the processes that it starts, which compute clouds."
     )
-    with running(HARDMAX, reviews(22, 1)[0], {0}) as (port, _):
-        server = Server(port)
+    with running(HARDMAX, reviews(22, 1)[0], {0}) as (port, pid):
+        server = Server(port, pid)
+        server.idle_cpu_s()
         memory.add("ours", {"when": "at the start"}, [server.megabytes()])
         for words, texts, explain in REQUESTS:
             case = {"words": words, "texts": texts, "explain": explain}
@@ -100,7 +114,7 @@ def main() -> None:
 
 
 def measure_texts(server: Server, words: int, texts: int, explain: str, seconds: float) -> Sequence[float]:
-    """CPU seconds a text that is answered, three times; no request is left unfinished."""
+    """Return three samples of the CPU seconds for each text; no request is left unfinished."""
     bodies = reviews(words, max(64, 2 * texts))
     requests = [{"input": bodies[i : i + texts], "explain": explain} for i in range(0, len(bodies), texts)]
 
@@ -108,34 +122,31 @@ def measure_texts(server: Server, words: int, texts: int, explain: str, seconds:
         client.post("/classify", json=request).raise_for_status()
 
     samples = []
-    url = f"http://127.0.0.1:{server.port}"
-    with httpx.Client(base_url=url, timeout=60) as client, ThreadPoolExecutor(CONNECTIONS) as pool:
+    with httpx.Client(base_url=server.url, timeout=60) as client, ThreadPoolExecutor(CONNECTIONS) as pool:
         for turn in range(4):  # the first one warms up
-            began, before, answered = time.perf_counter(), server.cpu_s(), 0
-            while answered == 0 or (turn and time.perf_counter() - began < seconds / 3):
-                answered += texts * len(list(pool.map(send, requests)))
+            start_s, before, n_texts = time.perf_counter(), server.cpu_s(), 0
+            while n_texts == 0 or (turn and time.perf_counter() - start_s < seconds / 3):
+                n_texts += texts * len(list(pool.map(send, requests)))
             if turn:
-                samples.append((server.cpu_s() - before) / answered)
+                samples.append((server.cpu_s() - before) / n_texts)
     return samples
 
 
 def measure_cloud(cpu: Table, memory: Table, n: int, d: int) -> None:
-    """A Gaussian cloud run to its certificate, as numpy saves it, by a server of its own."""
+    """Add the cost of a Gaussian cloud, sent as an npy file and run to its certificate by a new server."""
     stream = io.BytesIO()
     np.save(stream, np.random.default_rng(n + d).standard_normal((n, d)))
-    with running(HARDMAX, reviews(22, 1)[0], {0}) as (port, _):
-        server = Server(port)
+    headers = {"content-type": "application/x-npy"}
+    with running(HARDMAX, reviews(22, 1)[0], {0}) as (port, pid):
+        server = Server(port, pid)
         samples = []
         with server.peak() as resident:
             for _ in range(3 if n < 1_000_000 else 1):
-                before = server.cpu_s()
+                before = server.idle_cpu_s()
                 answer = httpx.post(
-                    f"http://127.0.0.1:{port}/dynamics",
-                    content=stream.getvalue(),
-                    headers={"content-type": "application/x-npy"},
-                    timeout=600,
+                    f"{server.url}/dynamics", content=stream.getvalue(), headers=headers, timeout=600
                 )
-                samples.append(server.cpu_s() - before)
+                samples.append(server.idle_cpu_s() - before)
         layers = answer.raise_for_status().json()["layers"]
         cpu.add("ours", {"points": n, "d": d, "layers": layers}, samples)
         memory.add("ours", {"when": f"{n:,} points, d = {d}, the highest"}, [max(resident)])
