@@ -34,11 +34,9 @@ def test_evaluate_counts_what_is_correct():
     assert (good["rows"], good["predicted"], good["precision"], good["recall"]) == (3, 3, 2 / 3, 2 / 3)
     assert metrics["abstained"] == {"low_confidence": {"rows": 1, "accuracy": 0.0}}
     assert metrics["answered_accuracy"] == pytest.approx(3 / 4)
-    assert [each["text"] for each in metrics["errors"]] == ["<b>surely bad</b>", "a text"]
-    misses = 1 * abs(0.95 - 0), 1 * abs(0.7 - 1), 1 * abs(0.6 - 0)
-    assert metrics["calibration"]["error"] == pytest.approx(
-        (3 * abs((0.9 + 0.9 + 0.95) / 3 - 2 / 3) + misses[1] + misses[2]) / 5
-    )
+    assert [row["text"] for row in metrics["errors"]] == ["<b>surely bad</b>", "a text"]
+    bins = 3 * abs((0.9 + 0.9 + 0.95) / 3 - 2 / 3), abs(0.7 - 1), abs(0.6 - 0)
+    assert metrics["calibration"]["error"] == pytest.approx(sum(bins) / 5)
 
 
 def test_several_labels_are_correct_only_together():
@@ -46,7 +44,7 @@ def test_several_labels_are_correct_only_together():
     predictions = [Prediction("t", frozenset(truth), frozenset("ab"), probs) for truth in ("ab", "a", "")]
     metrics = evaluate(predictions, "abc", multi_label=True)
     assert metrics["accuracy"] == pytest.approx(1 / 3)
-    assert [each["precision"] for each in metrics["labels"]] == [2 / 3, 1 / 3, None]
+    assert [label["precision"] for label in metrics["labels"]] == [2 / 3, 1 / 3, None]
     assert "confusion" not in metrics
 
 
@@ -59,11 +57,11 @@ def test_wilson_interval_is_the_published_one():
 def test_metrics_agree_with_scikit_learn():
     metrics_of = pytest.importorskip("sklearn.metrics")
     metrics = evaluate(PREDICTIONS, LABELS)
-    truth = [next(iter(each.truth)) for each in PREDICTIONS]
-    predicted = [next(iter(each.predicted)) for each in PREDICTIONS]
+    truth = [next(iter(prediction.truth)) for prediction in PREDICTIONS]
+    predicted = [next(iter(prediction.predicted)) for prediction in PREDICTIONS]
     assert metrics["confusion"] == metrics_of.confusion_matrix(truth, predicted, labels=LABELS).tolist()
     assert metrics["balanced_accuracy"] == pytest.approx(metrics_of.balanced_accuracy_score(truth, predicted))
     precision, recall, _, rows = metrics_of.precision_recall_fscore_support(truth, predicted, labels=LABELS)
-    for i, each in enumerate(metrics["labels"]):
-        assert (each["precision"], each["recall"]) == pytest.approx((precision[i], recall[i]))
-        assert each["rows"] == rows[i]
+    for i, label in enumerate(metrics["labels"]):
+        assert (label["precision"], label["recall"]) == pytest.approx((precision[i], recall[i]))
+        assert label["rows"] == rows[i]

@@ -29,7 +29,7 @@ def test_texts_that_differ_in_capitals_punctuation_and_numbers_are_near_duplicat
 
 def test_texts_of_different_words_are_not_near_duplicates():
     draw = random.Random(0)
-    words = [f"word{letter}{other}" for letter in "abcdefghij" for other in "klmnopqrst"]
+    words = [f"word{a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
     texts = [" ".join(draw.choices(words, k=8)) for _ in range(300)]
     assert find_near_duplicates(texts).n_duplicates == 0
 
@@ -37,7 +37,7 @@ def test_texts_of_different_words_are_not_near_duplicates():
 def test_a_stricter_similarity_leaves_groups_where_one_template_would_connect_all():
     foods = "soup pizza bread salad curry steak coffee cake pasta rice".split()
     texts = [
-        f"the {food} of this place was really {say}" for food in foods for say in ("cold", "good", "bad")
+        f"the {food} of this place was really {taste}" for food in foods for taste in ("cold", "good", "bad")
     ]
     duplicates = find_near_duplicates(texts)
     assert duplicates.similarity > 0.5
@@ -46,16 +46,16 @@ def test_a_stricter_similarity_leaves_groups_where_one_template_would_connect_al
 
 
 def test_near_duplicates_are_in_one_fold_and_give_no_label_away():
-    """Sixty texts with random labels, each twice: apart, 92 % of them were predicted."""
+    """Of sixty texts with random labels and a copy each, 92 % were predicted from copies in other folds."""
     draw = random.Random(0)
     texts = [" ".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(60)]
     truth = [frozenset([draw.choice(LABELS)]) for _ in texts]
-    twice, both = [*texts, *(f" {text.upper()}!" for text in texts)], truth * 2
-    duplicates = find_near_duplicates(twice)
+    texts, truth = [*texts, *(f" {text.upper()}!" for text in texts)], truth * 2
+    duplicates = find_near_duplicates(texts)
     assert duplicates.n_duplicates >= 60
     assert (duplicates.groups[:60] == duplicates.groups[60:]).all()
-    folds = stratified_folds(both, duplicates.groups)
-    accuracy = cross_validated_accuracy(twice, both, LABELS, [fold.tolist() for fold in folds])
+    folds = stratified_folds(truth, duplicates.groups)
+    accuracy = cross_validated_accuracy(texts, truth, LABELS, [fold.tolist() for fold in folds])
     assert accuracy is not None
     assert accuracy < 0.75
 
@@ -65,8 +65,8 @@ def test_baseline_learns_a_word_that_decides_from_the_training_data_alone():
     truth = [frozenset([LABELS[i % 2]]) for i in range(40)]
     train = texts[:20], truth[:20]
     assert baseline_accuracy(train, (texts[20:], truth[20:]), LABELS) == 1
-    wrong = [*truth[20:39], frozenset(["bad"])]  # a superb film
-    assert baseline_accuracy(train, (texts[20:], wrong), LABELS) == pytest.approx(19 / 20)
+    one_error = [*truth[20:39], frozenset(["bad"])]  # a superb film
+    assert baseline_accuracy(train, (texts[20:], one_error), LABELS) == pytest.approx(19 / 20)
     assert baseline_accuracy((texts[:1], truth[:1]), train, LABELS) is None  # a single label
 
 

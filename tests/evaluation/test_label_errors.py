@@ -9,9 +9,9 @@ def test_swapped_labels_are_found_and_the_others_are_not():
     rng = np.random.default_rng(0)
     y = np.arange(200) % 2
     p = np.clip(np.where(y, 0.93, 0.07) + rng.normal(0, 0.03, 200), 0.01, 0.99)
-    given = y.copy()
-    given[[3, 50, 121]] ^= 1
-    assert sorted(find_label_errors(np.stack([1 - p, p], 1), given.tolist())) == [3, 50, 121]
+    labels = y.copy()
+    labels[[3, 50, 121]] ^= 1
+    assert sorted(find_label_errors(np.stack([1 - p, p], 1), labels.tolist())) == [3, 50, 121]
 
 
 def test_a_model_that_is_never_confident_finds_none():

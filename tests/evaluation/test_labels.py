@@ -8,7 +8,7 @@ from service.errors import InvalidInput
 
 @pytest.fixture
 def read(tmp_path):
-    """The rows of a file with this content."""
+    """Return a function that reads the rows of a file with some content."""
 
     def read(content, name="rows.csv", **options):
         (tmp_path / name).write_text(content)
@@ -31,11 +31,11 @@ def test_note_lists_the_first_of_many_labels(read):
     assert note.endswith(", 11 (2) and 8 more")
 
 
-def test_labels_that_a_model_gave_are_called_so(read):
-    answers = "text,label,score,hardmax_error\nx y,a,0.9,\nx z,a,0.9,\nz w,b,0.9,\nz v,b,0.9,\n"
-    assert sum("what a model answered" in line for line in read(answers).notes) == 1
-    own = answers.replace("label,score", "label,hardmax_label")
-    assert not any("what a model answered" in line for line in read(own).notes)
+def test_labels_predicted_by_a_model_are_noted(read):
+    predicted = "text,label,score,hardmax_error\nx y,a,0.9,\nx z,a,0.9,\nz w,b,0.9,\nz v,b,0.9,\n"
+    assert sum("what a model answered" in line for line in read(predicted).notes) == 1
+    own_labels = predicted.replace("label,score", "label,hardmax_label")
+    assert not any("what a model answered" in line for line in read(own_labels).notes)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_labels_that_a_model_gave_are_called_so(read):
         ("text,label\na b,x\nc d,y\n", ("text",), "column 'text' holds the texts and cannot hold the labels"),
     ],
 )  # fmt: skip
-def test_labels_that_cannot_be_learnt_are_named_with_what_to_do(read, content, label, message):
+def test_labels_that_cannot_be_trained_are_named_with_a_remedy(read, content, label, message):
     with pytest.raises(InvalidInput, match=message):
         read(content, label=label)
 

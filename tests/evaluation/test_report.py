@@ -76,7 +76,7 @@ def test_page_has_its_title_once_the_matrix_as_a_picture_and_the_baseline_next_t
 def test_picture_of_the_matrix_marks_a_label_that_it_cuts():
     labels = ["cancellation of an order", "other"]
     probs = {labels[0]: 0.9, labels[1]: 0.1}
-    right = Prediction("text", frozenset(labels[:1]), frozenset(labels[:1]), probs, None, ())
-    report = report_of(ROWS) | {"models": {"mine@1": evaluate([right], labels)}}
+    prediction = Prediction("text", frozenset(labels[:1]), frozenset(labels[:1]), probs, None, ())
+    report = report_of(ROWS) | {"models": {"mine@1": evaluate([prediction], labels)}}
     texts = re.findall(r"<text [^>]*>([^<]*)</text>", render_report(report))
     assert {"cancellation …", "cancellat…", "other"} <= set(texts)

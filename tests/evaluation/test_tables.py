@@ -1,4 +1,4 @@
-"""Files of rows: each row keeps its columns, the texts are found, damage is named by its place."""
+"""Tables of all formats: columns are kept, the column of texts is found, errors have a location."""
 
 import csv
 import json
@@ -16,10 +16,10 @@ from evaluation.tables.writing import write_rows
 from hardmax.dataframe import RESULT_COLUMNS
 from service.errors import HardmaxError, TooLarge
 
-NOTHING = dict.fromkeys(RESULT_COLUMNS)
+NO_ANSWER = dict.fromkeys(RESULT_COLUMNS)
 ANSWERS = [
-    {**NOTHING, "label": "positive", "score": 0.9, "truncated": False, "leaders": ["good", "film"]},
-    NOTHING,
+    {**NO_ANSWER, "label": "positive", "score": 0.9, "truncated": False, "leaders": ["good", "film"]},
+    NO_ANSWER,
 ]
 
 
@@ -60,19 +60,17 @@ def test_rows_are_read_and_their_texts_found(
     assert table.values(column) == texts
 
 
-def test_rows_of_a_table_with_an_index_keep_it_by_a_name_of_ours(tmp_path: Path) -> None:
+def test_index_of_a_table_becomes_column_1(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, "a.csv", ",review\n7,good film\n8,bad film\n"))
     assert table.rows == [{"column_1": "7", "review": "good film"}, {"column_1": "8", "review": "bad film"}]
 
 
 @pytest.mark.parametrize("text", [",good\n,bad\n", "a,,b\n1,2,3\n", ",\ngood\nbad\n"])
-def test_rows_have_no_names_where_another_is_empty_or_the_first_again_below(
-    tmp_path: Path, text: str
-) -> None:
+def test_first_line_with_empty_cells_is_a_row(tmp_path: Path, text: str) -> None:
     assert len(read_table(write(tmp_path, "a.csv", text))) == 2
 
 
-def test_rows_of_a_pipe_are_csv_or_jsonl_where_a_column_is_asked_for(tmp_path: Path) -> None:
+def test_rows_of_a_pipe_are_csv_or_jsonl_if_a_column_is_requested(tmp_path: Path) -> None:
     assert read_table(write(tmp_path, "a", "x,y\n1,2\n"), column="y").values("y") == ["2"]
     assert read_table(write(tmp_path, "b", '{"y": "2"}\n'), column="y").values("y") == ["2"]
 
@@ -103,9 +101,9 @@ def test_rows_that_cannot_be_read_are_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(content)
-    with pytest.raises(HardmaxError) as refused:
+    with pytest.raises(HardmaxError) as error:
         read_table(name)
-    assert refused.value.message.startswith(message)
+    assert error.value.message.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ def test_empty_file_is_called_empty(tmp_path: Path, name: str, content: str) -> 
         find_column(read_table(file), None)
 
 
-def test_find_column_asks_where_it_cannot_tell(tmp_path: Path) -> None:
+def test_find_column_lists_the_columns_if_it_cannot_choose(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, "a.csv", "one,two\ngood film,bad film\n"))
     with pytest.raises(HardmaxError, match=r"which column holds the texts\? Say --column; it has one, two"):
         find_column(table, None)
@@ -142,19 +140,19 @@ def test_rows_are_written_with_their_own_columns_first(tmp_path: Path) -> None:
 
 
 def test_rows_of_parquet_keep_their_types(tmp_path: Path) -> None:
-    own = pa.table({"n": pa.array([1, 2], pa.int8()), "review": ["good", "bad"], "label": ["?", "?"]})
-    parquet.write_table(own, tmp_path / "in.parquet")
+    table = pa.table({"n": pa.array([1, 2], pa.int8()), "review": ["good", "bad"], "label": ["?", "?"]})
+    parquet.write_table(table, tmp_path / "in.parquet")
     write_rows(str(tmp_path / "out.parquet"), read_table(str(tmp_path / "in.parquet")), ANSWERS)
-    found = parquet.read_table(tmp_path / "out.parquet")
-    assert found.schema.field("n").type == pa.int8()
-    rows = found.to_pylist()
+    written = parquet.read_table(tmp_path / "out.parquet")
+    assert written.schema.field("n").type == pa.int8()
+    rows = written.to_pylist()
     assert [(row["n"], row["review"], row["label"]) for row in rows] == [(1, "good", "?"), (2, "bad", "?")]
     assert [row["hardmax_label"] for row in rows] == ["positive", None]
     assert [row["leaders"] for row in rows] == [["good", "film"], None]
 
 
 def test_rows_of_other_files_become_parquet_with_every_column(tmp_path: Path) -> None:
-    """Of the type of its values, or as text where they have several, or one that parquet cannot hold."""
+    """Columns of several types, or of one that parquet lacks, become strings."""
     first = {"text": "good", "n": 1, "mixed": 5, "long": 10**30, "tags": ["a", "b"], "none": {}}
     second = {"text": "bad", "n": 2.5, "mixed": "five", "late": True, "tags": "a \ud83d", "none": {}}
     text = "\n".join(map(json.dumps, [first, second]))
@@ -170,9 +168,9 @@ def test_rows_of_other_files_become_parquet_with_every_column(tmp_path: Path) ->
     }
 
 
-def test_rows_keep_a_column_of_the_name_of_ours(tmp_path: Path) -> None:
-    own = "review,label\ngood,5\nbad,1\n"
-    write_rows(str(tmp_path / "out.csv"), read_table(write(tmp_path, "in.csv", own)), ANSWERS)
+def test_rows_keep_a_column_with_the_name_of_a_result(tmp_path: Path) -> None:
+    content = "review,label\ngood,5\nbad,1\n"
+    write_rows(str(tmp_path / "out.csv"), read_table(write(tmp_path, "in.csv", content)), ANSWERS)
     assert (tmp_path / "out.csv").read_text().splitlines() == [
         "review,label,hardmax_label,score,abstain_reason,truncated,leaders,hardmax_error",
         "good,5,positive,0.9,,false,good; film,",
@@ -192,8 +190,8 @@ def test_rows_with_half_a_character_are_written(tmp_path: Path) -> None:
 
 def save_workbook(path: Path, cells: dict[str, object]) -> None:
     workbook = Workbook()
-    for place, value in cells.items():
-        workbook.active[place] = value
+    for cell, value in cells.items():
+        workbook.active[cell] = value
     workbook.save(path)
 
 
@@ -227,8 +225,8 @@ def test_rows_are_written_as_a_workbook_and_as_json(tmp_path: Path) -> None:
         ("8", "bell?", *[None] * 6),
     ]
     assert sheet["B2"].data_type == "s"  # not a formula
-    again = read_table(str(tmp_path / "out.xlsx"))
-    assert (again.values("n"), again.values("label")) == (["007", "8"], ["positive", ""])
+    written = read_table(str(tmp_path / "out.xlsx"))
+    assert (written.values("n"), written.values("label")) == (["007", "8"], ["positive", ""])
     assert json.loads((tmp_path / "out.json").read_text())[0] == {
         "n": "007",
         "review": "=1+1\nfilm",

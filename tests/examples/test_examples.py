@@ -1,4 +1,4 @@
-"""The examples run as a reader would run them, and show what the paper shows."""
+"""The examples run as in the documentation, and show the results of the paper."""
 
 import ast
 import io
@@ -32,7 +32,7 @@ def paper() -> SimpleNamespace:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_examples_stand_on_the_public_face(path: Path) -> None:
+def test_examples_import_public_packages_only(path: Path) -> None:
     imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -44,9 +44,9 @@ def test_examples_stand_on_the_public_face(path: Path) -> None:
 
 
 def test_paper_figure_1_follows_the_largest_score(paper: SimpleNamespace, tmp_path: Path) -> None:
-    chosen = paper.figure_1(tmp_path / "figure1.svg")
-    assert chosen == [int((paper.CHOICE @ A @ paper.CHOICE[0]).argmax()) for A in paper.FORMS.values()]
-    assert len(set(chosen)) == 2
+    leaders = paper.figure_1(tmp_path / "figure1.svg")
+    assert leaders == [int((paper.CHOICE @ A @ paper.CHOICE[0]).argmax()) for A in paper.FORMS.values()]
+    assert len(set(leaders)) == 2
     assert (tmp_path / "figure1.svg").stat().st_size > 10_000
 
 
@@ -58,39 +58,39 @@ def test_paper_figure_2_has_the_leaders_of_the_paper(paper: SimpleNamespace, tmp
 
 
 def test_paper_review_ends_with_its_leaders(paper: SimpleNamespace, tmp_path: Path) -> None:
-    """All words of a cluster end nearer to its leader than they began, and the picture names the leaders."""
+    """Words end nearer to the leader of their cluster than they start, and the picture names the leaders."""
     answer = paper.review(tmp_path / "review.svg")
-    first, last = (
+    start, end = (
         np.array([getattr(word, name) for word in answer.words]) for name in ("position", "final_position")
     )
-    leads = {word.cluster: i for i, word in enumerate(answer.words) if word.leader}
-    led = [leads[word.cluster] for word in answer.words]
-    assert np.linalg.norm(last - last[led]) < np.linalg.norm(first - first[led])
+    leader_of = {word.cluster: i for i, word in enumerate(answer.words) if word.leader}
+    leaders = [leader_of[word.cluster] for word in answer.words]
+    assert np.linalg.norm(end - end[leaders]) < np.linalg.norm(start - start[leaders])
     picture = (tmp_path / "review.svg").read_text()
-    assert all(f"<!--   {answer.words[i].word} -->" in picture for i in leads.values())
+    assert all(f"<!--   {answer.words[i].word} -->" in picture for i in leader_of.values())
 
 
 def test_irony_is_counted_as_the_model_answers() -> None:
     irony = SimpleNamespace(**example("irony"))
-    found = irony.judged()
-    kinds = [(row["kind"], row["label"]) for row, _ in found]
+    results = irony.judged()
+    kinds = [(row["kind"], row["label"]) for row, _ in results]
     assert [kinds.count(("ironic", label)) for label in ("negative", "positive")] == [16, 4]
     assert [kinds.count(("plain", label)) for label in ("negative", "positive")] == [10, 10]
-    lines = list(irony.report(found))
-    right = []
+    lines = list(irony.report(results))
+    n_correct = []
     for kind, line in zip(("plain", "ironic"), lines, strict=False):
-        ends = [a.abstain_reason or a.label == row["label"] for row, a in found if row["kind"] == kind]
-        right.append(ends.count(True))
-        unknown = 20 - ends.count(True) - ends.count(False)
-        assert line == f"{kind:7}{right[-1]:3} of 20 right, {ends.count(False)} wrong, {unknown} undecided"
-    assert lines[2] == f"irony costs {5 * (right[0] - right[1])} points"
-    told = [answer for row, answer in found if any(row["tweet"] in line for line in lines)]
-    assert all(answer.abstain_reason is None for answer in told)
+        outcomes = [a.abstain_reason or a.label == row["label"] for row, a in results if row["kind"] == kind]
+        correct, wrong = outcomes.count(True), outcomes.count(False)
+        assert line == f"{kind:7}{correct:3} of 20 right, {wrong} wrong, {20 - correct - wrong} undecided"
+        n_correct.append(correct)
+    assert lines[2] == f"irony costs {5 * (n_correct[0] - n_correct[1])} points"
+    listed = [answer for row, answer in results if any(row["tweet"] in line for line in lines)]
+    assert all(answer.abstain_reason is None for answer in listed)
 
 
 @pytest.fixture
 def reviews(tmp_path: Path) -> Path:
-    """An archive in IMDb's layout, whose labels one word decides."""
+    """Return an archive in IMDb's layout, whose labels depend on one word."""
     rng = np.random.default_rng(0)
     path = tmp_path / "reviews.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
@@ -104,15 +104,15 @@ def reviews(tmp_path: Path) -> Path:
     return path
 
 
-def test_paper_sentiment_trains_and_its_leaders_decide(
+def test_paper_sentiment_trains_and_the_decisive_words_lead(
     reviews: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sentiment = SimpleNamespace(**example("paper_sentiment"))
     options = ["--data", str(reviews), "--dimensions", "2", "--epochs", "20", "--learning-rate", "0.05"]
     outcome = sentiment.main(options)[2]
     assert outcome.history[-1] == 100
-    leads = dict(outcome.leader_words)  # of 120 reviews, half of them with each word; others may lead too
-    assert leads["superb"] + leads["dreadful"] >= 100
+    counts = dict(outcome.leader_words)  # in 120 reviews, half of them with each word; others may lead too
+    assert counts["superb"] + counts["dreadful"] >= 100
     printed = capsys.readouterr().out
     assert "280 reviews to train, 120 to test, 8 words" in printed
     assert "| 2 | 79.14 (epoch 100) | 79.14 | 100.00 | 100.00" in printed
@@ -127,15 +127,14 @@ def test_paper_sentiment_leaders_are_those_of_the_definition() -> None:
         model.embedding.weight[1:] = points
         model.log_alpha.fill_(math.log(0.5))
     words = torch.tensor([[*range(1, 9), 0, 0], [*range(1, 9), 1, 3]])
-    once, twice = model.leaders(words)
-    assert once == {1: 0, 2: 1, 3: 0}
-    assert twice.keys() >= {1, 3}
+    leaders, with_repeats = model.leaders(words)
+    assert leaders == {1: 0, 2: 1, 3: 0}
+    assert with_repeats.keys() >= {1, 3}
 
 
-def test_theorem_notebook_shows_what_it_says() -> None:
-    _, since, error, vertices, status, closed_form_error, ties, warm, found, led, refused, later = shown_by(
-        "theorem.ipynb"
-    )
+def test_theorem_notebook_shows_its_results() -> None:
+    _, since, error, vertices, status, closed_form_error, *outputs = shown_by("theorem.ipynb")
+    ties, warm, controlled, leaders, refusal, emerging = outputs
     assert since == {0: 0, 1: 1, 2: 0}
     assert error < 1e-9
     assert vertices == ([0, 1, 2], [0, 1, 2])
@@ -143,10 +142,10 @@ def test_theorem_notebook_shows_what_it_says() -> None:
     assert closed_form_error < 1e-12
     assert [kind for kind, _, _ in ties] == ["leader"] * 4 + ["tie"] * 2
     assert 0 < warm[2] <= warm[1]
-    assert found[0]
-    assert {2, 6} <= set(led)
-    assert refused == (False, [0.0, 0.0])
-    assert later[1] == 1
+    assert controlled[0]
+    assert {2, 6} <= set(leaders)
+    assert refusal == (False, [0.0, 0.0])
+    assert emerging[1] == 1
 
 
 @pytest.mark.system
@@ -156,17 +155,17 @@ def test_custom_model_notebook_trains_reports_and_uses_a_model(
 ) -> None:
     shutil.copy(ROOT / "examples/reviews.csv", tmp_path)
     monkeypatch.chdir(tmp_path)
-    rows, measured, baseline, errors, answer, found, frame = shown_by("custom_model.ipynb")
+    rows, metrics, baseline, errors, answer, explanation, frame = shown_by("custom_model.ipynb")
     assert rows[0] == 60
-    assert measured["rows"] == 57
-    assert measured["accuracy"] >= 0.8 > measured["majority_class"]
-    assert measured["accuracy"] == 1 - len(errors) / 57
+    assert metrics["rows"] == 57
+    assert metrics["accuracy"] >= 0.8 > metrics["majority_class"]
+    assert metrics["accuracy"] == 1 - len(errors) / 57
     assert {"name", "accuracy"} <= baseline.keys()
     assert (answer.model, set(answer.probs)) == ("boots", {"negative", "positive"})
     assert "<svg" in answer._repr_html_()
-    verdict, kept, _ = found
+    verdict, words, _ = explanation
     assert verdict.split()[0] in ("negative", "positive")
-    assert set(kept) <= set("arrived late and the lid leaks , but it is quiet .".split())
+    assert set(words) <= set("arrived late and the lid leaks , but it is quiet .".split())
     assert frame["label"].isin(["negative", "positive"]).all()
     assert len(frame) == 8
     assert "<svg" in (tmp_path / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""The client's protocol, over httpx's in-memory transport: what is sent, retried, and read."""
+"""The protocol of the client, over httpx's in-memory transport: requests, retries and responses."""
 
 import asyncio
 import copy
@@ -42,46 +42,46 @@ ENTRY = {
 }  # fmt: skip
 
 
-def refusal(status: int, kind: str, message: str, **fields: object) -> httpx.Response:
+def error_response(status: int, kind: str, message: str, **fields: object) -> httpx.Response:
     return httpx.Response(status, json={"error": {"type": kind, "message": message, **fields}})
 
 
-def classified(request: httpx.Request) -> httpx.Response:
-    """Answers every text with its own length as the logit, and refuses an empty one as the service does."""
+def classify(request: httpx.Request) -> httpx.Response:
+    """Answer every text with its length as the logit, and refuse an empty one as the service does."""
     texts = json.loads(request.content)["input"]
     texts = [texts] if isinstance(texts, str) else texts
     if "" in texts:
-        return refusal(422, "invalid_input", "the text is empty", param=f"input[{texts.index('')}]")
-    return answered(*({**ENTRY, "index": i, "logit": float(len(text))} for i, text in enumerate(texts)))
+        return error_response(422, "invalid_input", "the text is empty", param=f"input[{texts.index('')}]")
+    return respond(*({**ENTRY, "index": i, "logit": float(len(text))} for i, text in enumerate(texts)))
 
 
-def answered(*data: dict[str, Any]) -> httpx.Response:
+def respond(*data: dict[str, Any]) -> httpx.Response:
     body = {"id": "r", "model": "m", "usage": {"texts": len(data), "tokens": 1}, "data": data}
     return httpx.Response(200, json=body)
 
 
 class Server:
-    """Gives these answers in turn, then those of `then`; remembers what it was asked."""
+    """Returns these responses in turn, then those of `then`; records the requests."""
 
-    def __init__(self, *answers: httpx.Response, then: Handler = classified) -> None:
-        self.answers, self.then = list(answers), then
-        self.seen: list[httpx.Request] = []
+    def __init__(self, *responses: httpx.Response, then: Handler = classify) -> None:
+        self.responses, self.then = list(responses), then
+        self.requests: list[httpx.Request] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.seen.append(request)
-        return self.answers.pop(0) if self.answers else self.then(request)
+        self.requests.append(request)
+        return self.responses.pop(0) if self.responses else self.then(request)
 
     @property
-    def asked(self) -> list[Any]:
-        return [json.loads(request.content) for request in self.seen]
+    def bodies(self) -> list[Any]:
+        return [json.loads(request.content) for request in self.requests]
 
 
-def client(handler: Handler = classified, kind: Any = Client, **options: object) -> Any:
+def client(handler: Handler = classify, kind: Any = Client, **options: object) -> Any:
     return kind("http://test/api", transport=httpx.MockTransport(handler), **options)
 
 
-def always(response: httpx.Response, **options: object) -> Client:
-    """A client of a server that knows one answer."""
+def client_of(response: httpx.Response, **options: object) -> Client:
+    """Return a client of a server with one response."""
     return client(lambda request: response, **options)
 
 
@@ -89,8 +89,8 @@ def test_client_sends_long_lists_in_batches_and_gives_one_list_of_answers() -> N
     server = Server()
     with client(server) as hardmax:
         results = hardmax.classify(["a" * n for n in range(1, 8)], batch_size=3)
-    assert {request.url.path for request in server.seen} == {"/api/classify"}
-    assert [len(document["input"]) for document in server.asked] == [3, 3, 1]
+    assert {request.url.path for request in server.requests} == {"/api/classify"}
+    assert [len(body["input"]) for body in server.bodies] == [3, 3, 1]
     assert [(result.index, result.logit) for result in results] == [(n, n + 1.0) for n in range(7)]
     assert [result.label for result in results] == ["positive"] * 7
     assert (results.model, results.usage.texts, results.usage.tokens) == ("m", 7, 7)
@@ -101,14 +101,14 @@ def test_client_sends_few_texts_in_a_request_where_each_is_searched() -> None:
     texts = [f"text {i}" for i in range(20)]
     for search in ("flip", "sufficient"):
         assert len(client(server).classify(texts, **{search: True})) == 20
-    assert [len(body["input"]) for body in server.asked] == [16, 4, 16, 4]
+    assert [len(body["input"]) for body in server.bodies] == [16, 4, 16, 4]
 
 
-def test_client_tells_which_text_of_a_long_list_is_refused() -> None:
-    with client() as hardmax, pytest.raises(InvalidInput) as refused:
+def test_client_error_has_the_index_of_the_refused_text() -> None:
+    with client() as hardmax, pytest.raises(InvalidInput) as error:
         hardmax.classify(["good"] * 300 + [""] + ["bad"])
-    assert (refused.value.index, refused.value.param) == (300, "input[300]")
-    assert str(refused.value) == refused.value.message == "input[300]: the text is empty"
+    assert (error.value.index, error.value.param) == (300, "input[300]")
+    assert str(error.value) == error.value.message == "input[300]: the text is empty"
 
 
 METHODS = ("classify", "dynamics", "classify_sequences", "control", "models", "info", "stream_dynamics")
@@ -134,51 +134,51 @@ def test_client_sends_only_the_options_that_were_given() -> None:
     with client(server) as hardmax:
         hardmax.classify("one", model="small", explain="none", truncate=False)
         hardmax.classify("two")
-    assert server.asked == [
+    assert server.bodies == [
         {"input": "one", "model": "small", "explain": "none", "truncate": False},
         {"input": "two", "explain": "leaders"},
     ]
 
 
-def test_client_retries_what_passes_and_waits_as_long_as_it_is_told() -> None:
+def test_client_retries_temporary_errors_after_the_time_of_the_server() -> None:
     waits = ((429, "0.01"), (503, "0"))
     server = Server(*(httpx.Response(status, headers={"retry-after": s}) for status, s in waits))
     with client(server) as hardmax:
         assert hardmax.classify("good").logit == 4.0
-    assert len(server.seen) == 3
+    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("header", ["nan", "inf", "-1", "1e400", "soon", "Wed, 21 Oct 2026 07:28:00 GMT"])
-def test_client_waits_a_moment_where_it_is_not_told_how_long(header: str) -> None:
+def test_client_waits_a_moment_without_a_valid_retry_after(header: str) -> None:
     with client(Server(httpx.Response(429, headers={"retry-after": header}))) as hardmax:
         assert hardmax.classify("good").logit == 4.0
 
 
-def test_client_gives_up_after_its_retries_with_the_servers_words() -> None:
+def test_client_raises_the_error_of_the_server_after_its_retries() -> None:
     message = "256 requests are being worked on"
-    answers = [refusal(429, "overloaded", message, request_id="abc") for _ in range(3)]
-    for answer in answers:
-        answer.headers["retry-after"] = "0"
-    server = Server(*answers)
-    with client(server, retries=2) as hardmax, pytest.raises(Overloaded) as refused:
+    responses = [error_response(429, "overloaded", message, request_id="abc") for _ in range(3)]
+    for response in responses:
+        response.headers["retry-after"] = "0"
+    server = Server(*responses)
+    with client(server, retries=2) as hardmax, pytest.raises(Overloaded) as error:
         hardmax.classify("good")
-    assert len(server.seen) == 3
-    assert (refused.value.status, refused.value.request_id) == (429, "abc")
-    assert refused.value.message == message
+    assert len(server.requests) == 3
+    assert (error.value.status, error.value.request_id) == (429, "abc")
+    assert error.value.message == message
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"error": "text"}', b'{"error": null}'])
-def test_client_reads_errors_that_are_not_ours(body: bytes) -> None:
-    with always(httpx.Response(502, content=body)) as hardmax, pytest.raises(RemoteError) as refused:
+def test_client_reads_errors_of_other_servers(body: bytes) -> None:
+    with client_of(httpx.Response(502, content=body)) as hardmax, pytest.raises(RemoteError) as error:
         hardmax.classify("good")
-    assert refused.value.status == 502
-    assert refused.value.message
+    assert error.value.status == 502
+    assert error.value.message
 
 
 def test_client_failure_to_connect_is_one_line_that_names_the_server() -> None:
-    with Client("http://me:secret@127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed) as failed:
+    with Client("http://me:secret@127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed) as error:
         hardmax.classify("good")
-    assert str(failed.value).startswith("no answer from http://127.0.0.1:1: ")
+    assert str(error.value).startswith("no answer from http://127.0.0.1:1: ")
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -187,17 +187,17 @@ def test_client_failure_to_connect_is_one_line_that_names_the_server() -> None:
     ["", "localhost:8000", "ftp://localhost", "http://", "http://localhost:99999", "http://localhost:port",
      "http://[::1"],
 )  # fmt: skip
-def test_client_says_which_address_is_none(kind: Any, url: str) -> None:
-    with pytest.raises(InvalidInput, match="is no address of a server: it should look like http://") as bad:
+def test_client_refuses_an_invalid_url(kind: Any, url: str) -> None:
+    with pytest.raises(InvalidInput, match="is no address of a server: it should look like http://") as error:
         kind(url)
-    assert bad.value.param == "url"
+    assert error.value.param == "url"
 
 
 @pytest.mark.parametrize("key", ["schl\u00fcssel", "two\nlines", "bell\a"])
-def test_client_refuses_a_key_that_no_request_can_carry_without_saying_it(key: str) -> None:
-    with pytest.raises(InvalidInput, match="plain letters, digits and signs") as refused:
+def test_client_refuses_a_key_with_invalid_characters_without_printing_it(key: str) -> None:
+    with pytest.raises(InvalidInput, match="plain letters, digits and signs") as error:
         Client(api_key=key)
-    assert key not in str(refused.value)
+    assert key not in str(error.value)
 
 
 RUN = {
@@ -209,10 +209,10 @@ RUN = {
 def test_answers_can_be_pickled_copied_and_compared() -> None:
     server = Server(httpx.Response(200, json=RUN))
     with client(server) as hardmax:
-        found: list[Any] = [hardmax.dynamics([[1.0], [2.0]]), hardmax.classify("a"), hardmax.classify(["a"])]
-    for answer in found:
-        for other in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer)):
-            assert (other, type(other), repr(other)) == (answer, type(answer), repr(answer))
+        answers: Any = hardmax.dynamics([[1.0], [2.0]]), hardmax.classify("a"), hardmax.classify(["a"])
+    for answer in answers:
+        for copied in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer)):
+            assert (copied, type(copied), repr(copied)) == (answer, type(answer), repr(answer))
 
 
 def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
@@ -221,15 +221,15 @@ def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
         hardmax.dynamics([[1.0], [-2.0]], alpha=0.5, include=["limits", "polytope"])
         hardmax.dynamics(np.ones((2, 1), np.float32), A=np.eye(1))
         hardmax.dynamics(np.ones((1, 30)), A=np.eye(30))
-    plain, form, long = server.seen
-    assert plain.headers["content-type"] == "application/x-npy"
-    assert np.load(io.BytesIO(plain.content)).tolist() == [[1.0], [-2.0]]
-    params = plain.url.params
+    without_matrix, with_matrix, with_long_matrix = server.requests
+    assert without_matrix.headers["content-type"] == "application/x-npy"
+    assert np.load(io.BytesIO(without_matrix.content)).tolist() == [[1.0], [-2.0]]
+    params = without_matrix.url.params
     assert (params["alpha"], params["include"], "A" in params) == ("0.5", "limits,polytope", False)
-    assert form.url.params["A"] == "[[1.0]]"
-    assert np.load(io.BytesIO(form.content)).dtype == np.float32
-    sent = json.loads(long.content)
-    assert (sent["points"], sent["A"]) == ([[1.0] * 30], np.eye(30).tolist())
+    assert with_matrix.url.params["A"] == "[[1.0]]"
+    assert np.load(io.BytesIO(with_matrix.content)).dtype == np.float32
+    body = json.loads(with_long_matrix.content)
+    assert (body["points"], body["A"]) == ([[1.0] * 30], np.eye(30).tolist())
 
 
 @pytest.mark.parametrize("A", [np.random.default_rng(0).normal(size=(44, 44)), np.eye(93)])
@@ -238,14 +238,14 @@ def test_client_sends_a_cloud_that_is_long_for_json_as_npy_with_a_long_matrix(A:
     points = np.ones((600_000 // len(A) + 1, len(A)))
     with client(server) as hardmax, pytest.raises(RemoteError):
         hardmax.dynamics(points, A=A)
-    (request,) = server.seen
+    (request,) = server.requests
     assert np.load(io.BytesIO(request.content)).shape == points.shape
     assert json.loads(request.url.params["A"]) == A.tolist()
     assert len(request.url.raw_path) < 62_500  # a server reads 65,536 bytes of a head
 
 
 @pytest.mark.parametrize(
-    ("call", "given", "place"),
+    ("method", "args", "place"),
     [
         ("dynamics", [[[1.0, 2.0], [3.0, np.nan]]], "points[1][1]"),
         ("stream_dynamics", [np.array([[np.inf]], np.float32)], "points[0][0]"),
@@ -254,13 +254,13 @@ def test_client_sends_a_cloud_that_is_long_for_json_as_npy_with_a_long_matrix(A:
     ],
 )
 def test_client_refuses_numbers_that_are_not_finite_by_their_place(
-    call: str, given: list[Any], place: str
+    method: str, args: list[Any], place: str
 ) -> None:
     server = Server()
-    with client(server) as hardmax, pytest.raises(InvalidInput) as refused:
-        getattr(hardmax, call)(*given)
-    assert refused.value.message == f"{place} is not a finite number"  # as a server says it
-    assert (refused.value.param, server.seen) == (place, [])
+    with client(server) as hardmax, pytest.raises(InvalidInput) as error:
+        getattr(hardmax, method)(*args)
+    assert error.value.message == f"{place} is not a finite number"  # the message of the server
+    assert (error.value.param, server.requests) == (place, [])
 
 
 def test_client_refuses_a_matrix_that_is_not_finite_and_numbers_that_are_none() -> None:
@@ -274,7 +274,7 @@ def test_client_refuses_a_matrix_that_is_not_finite_and_numbers_that_are_none() 
 
 
 def lines_of(*documents: dict[str, object]) -> httpx.Response:
-    return httpx.Response(200, content="\n".join(json.dumps(each) for each in documents))
+    return httpx.Response(200, content="\n".join(json.dumps(document) for document in documents))
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -291,11 +291,11 @@ def test_client_streams_a_line_at_a_time(kind: Any) -> None:
         with client(server) as hardmax:
             lines = list(hardmax.stream_dynamics([[1.0]]))
     assert lines == [{"layer": 1}, {"status": "certified"}]
-    assert server.seen[0].headers["accept"] == "application/x-ndjson"
+    assert server.requests[0].headers["accept"] == "application/x-ndjson"
 
 
-def test_client_stream_that_is_refused_or_left_is_closed() -> None:
-    streams = [refusal(429, "overloaded", "later"), lines_of({"layer": 1}, {"layer": 2})]
+def test_client_closes_a_stream_that_is_refused_or_abandoned() -> None:
+    streams = [error_response(429, "overloaded", "later"), lines_of({"layer": 1}, {"layer": 2})]
     with client(Server(*streams)) as hardmax:
         with pytest.raises(Overloaded, match="later"):
             next(hardmax.stream_dynamics([[1.0]]))
@@ -305,14 +305,14 @@ def test_client_stream_that_is_refused_or_left_is_closed() -> None:
     assert [stream.is_closed for stream in streams] == [True, True]
 
 
-def test_client_carries_its_key() -> None:
+def test_client_sends_its_key() -> None:
     server = Server(httpx.Response(200, json={"models": []}))
-    with client(server, api_key="k\n") as hardmax:  # as a file has it
+    with client(server, api_key="k\n") as hardmax:  # as read from a file
         assert hardmax.models() == []
-    assert server.seen[0].headers["authorization"] == "Bearer k"
+    assert server.requests[0].headers["authorization"] == "Bearer k"
 
 
-def test_async_client_speaks_the_same_protocol() -> None:
+def test_async_client_has_the_same_protocol() -> None:
     async def scenario() -> list[float]:
         async with client(Server(httpx.Response(503, headers={"retry-after": "0"})), AsyncClient) as hardmax:
             return [result.logit for result in await hardmax.classify(["a", "bb", "ccc"], batch_size=2)]
@@ -321,28 +321,28 @@ def test_async_client_speaks_the_same_protocol() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [["a", "bb"], ("a", "bb"), (text for text in ["a", "bb"]), {"a": 1, "bb": 2}.keys()]
+    "texts", [["a", "bb"], ("a", "bb"), (text for text in ["a", "bb"]), {"a": 1, "bb": 2}.keys()]
 )
-def test_client_takes_texts_of_any_kind_of_list(given: Iterable[str]) -> None:
+def test_client_accepts_any_iterable_of_texts(texts: Iterable[str]) -> None:
     with client() as hardmax:
-        assert [answer.logit for answer in hardmax.classify(given)] == [1.0, 2.0]
+        assert [answer.logit for answer in hardmax.classify(texts)] == [1.0, 2.0]
 
 
-def test_client_takes_a_column_and_refuses_a_table() -> None:
+def test_client_accepts_a_column_and_refuses_a_table() -> None:
     frame = pandas.DataFrame({"review": ["good", None, "fine"]}, index=[7, 8, 9])
     with client() as hardmax:
-        kept = hardmax.classify(frame["review"], errors="keep")
-        told = ["positive 90.0%", "no answer: there is no text", "positive 90.0%"]
-        assert [answer.verdict for answer in kept] == told
+        answers = hardmax.classify(frame["review"], errors="keep")
+        verdicts = ["positive 90.0%", "no answer: there is no text", "positive 90.0%"]
+        assert [answer.verdict for answer in answers] == verdicts
         with pytest.raises(InvalidInput, match="not DataFrame; of a table give one column"):
             hardmax.classify(frame)
-        with pytest.raises(InvalidInput, match=r"input\[1\]: there is no text") as refused:
+        with pytest.raises(InvalidInput, match=r"input\[1\]: there is no text") as error:
             hardmax.classify(frame["review"])
-    assert refused.value.index == 1
+    assert error.value.index == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("texts", "message"),
     [
         (["a", 7], "input[1]: this is no text but int"),
         (["a", "b", b"c"], "input[2]: this is no text but bytes"),
@@ -354,23 +354,23 @@ def test_client_takes_a_column_and_refuses_a_table() -> None:
         ("", "the text is empty"),
     ],
 )
-def test_client_refuses_by_place_and_type_what_is_no_text(given: Any, message: str) -> None:
+def test_client_refuses_other_types_than_texts_by_their_place(texts: Any, message: str) -> None:
     server = Server()
-    with client(server) as hardmax, pytest.raises(InvalidInput) as refused:
-        hardmax.classify(given)
-    assert refused.value.message == message
-    assert server.seen == []
+    with client(server) as hardmax, pytest.raises(InvalidInput) as error:
+        hardmax.classify(texts)
+    assert error.value.message == message
+    assert server.requests == []
 
 
-def test_client_keeps_every_answer_where_one_has_none() -> None:
-    """Whether the client or the server refuses it, and one text as well as many."""
+def test_client_keeps_the_other_answers_if_a_text_is_refused() -> None:
+    """By the client or by the server, and for a single text as well."""
 
     def strict(request: httpx.Request) -> httpx.Response:
         texts = json.loads(request.content)["input"]
         if "bad" not in texts:
-            return classified(request)
+            return classify(request)
         param = f"input[{texts.index('bad')}]" if isinstance(texts, list) else "input"
-        return refusal(413, "too_large", "the text has too many words", param=param)
+        return error_response(413, "too_large", "the text has too many words", param=param)
 
     texts: list[Any] = ["a"] * 300 + [""] + ["bb"] * 10 + ["bad"] + ["ccc"] * 300
     with client(strict) as hardmax:
@@ -380,37 +380,37 @@ def test_client_keeps_every_answer_where_one_has_none() -> None:
     assert [answer.text for answer in answers] == texts
     errors = {answer.index: answer.error for answer in answers if answer.error}
     assert {index: type(error) for index, error in errors.items()} == {300: InvalidInput, 311: TooLarge}
-    assert [error.index for error in errors.values()] == [300, 311]  # in the whole list, not in its batch
+    assert [error.index for error in errors.values()] == [300, 311]  # in the list, not in the batch
     assert [answer.logit for answer in answers if not answer.error] == [1.0] * 300 + [2.0] * 10 + [3.0] * 300
 
 
-def test_client_keeps_an_answer_for_each_of_many_texts_that_have_none() -> None:
+def test_client_keeps_an_answer_for_each_of_many_refused_texts() -> None:
     server = Server()
     with client(server) as hardmax:
         answers = hardmax.classify([None] * 1023 + ["a"], errors="keep", batch_size=1024)
     assert [answer.index for answer in answers] == list(range(1024))
     assert [answer.verdict for answer in answers[-2:]] == ["no answer: there is no text", "positive 90.0%"]
-    assert [document["input"] for document in server.asked] == [["a"]]
+    assert [body["input"] for body in server.bodies] == [["a"]]
 
 
 @pytest.mark.parametrize("errors", ["keep", "raise"])
 @pytest.mark.parametrize("texts", ["wrong", ["wrong"], ["a", "b", "wrong"]])
-def test_client_blames_no_text_for_what_is_wrong_with_an_option(texts: Any, errors: Any) -> None:
+def test_client_raises_the_error_of_an_option_without_an_index(texts: Any, errors: Any) -> None:
     def strict(request: httpx.Request) -> httpx.Response:
         if "wrong" not in json.loads(request.content)["input"]:
-            return classified(request)
-        return refusal(422, "invalid_input", "model[0]: should be a name", param="model[0]")
+            return classify(request)
+        return error_response(422, "invalid_input", "model[0]: should be a name", param="model[0]")
 
-    with client(strict) as hardmax, pytest.raises(InvalidInput) as refused:
+    with client(strict) as hardmax, pytest.raises(InvalidInput) as error:
         hardmax.classify(texts, errors=errors, batch_size=2)
-    assert (refused.value.param, refused.value.message) == ("model[0]", "model[0]: should be a name")
+    assert (error.value.param, error.value.message) == ("model[0]", "model[0]: should be a name")
 
 
-def test_client_keeps_the_other_answers_where_one_text_is_over_the_limit_of_a_body() -> None:
+def test_client_keeps_the_other_answers_if_a_text_exceeds_the_body_limit() -> None:
     def small(request: httpx.Request) -> httpx.Response:
         if len(request.content) < 1000:
-            return classified(request)
-        return refusal(413, "too_large", "the body has more than 1000 bytes (PAYLOAD_LIMIT_MB)")
+            return classify(request)
+        return error_response(413, "too_large", "the body has more than 1000 bytes (PAYLOAD_LIMIT_MB)")
 
     texts = ["a", "b" * 2000, "c"]
     with client(small) as hardmax:
@@ -422,32 +422,32 @@ def test_client_keeps_the_other_answers_where_one_text_is_over_the_limit_of_a_bo
     assert [answer.text for answer in answers] == texts
 
 
-def test_client_knows_two_ways_with_errors() -> None:
+def test_client_refuses_unknown_values_of_errors() -> None:
     ignore: Any = "ignore"
     with client() as hardmax, pytest.raises(InvalidInput, match='errors should be "raise" or "keep"'):
         hardmax.classify(["a", ""], errors=ignore)
 
 
-def test_client_halves_a_batch_that_a_server_finds_too_large() -> None:
+def test_client_halves_a_batch_that_is_too_large_for_a_server() -> None:
     def small(request: httpx.Request) -> httpx.Response:
         if len(json.loads(request.content)["input"]) <= 3:
-            return classified(request)
-        return refusal(413, "too_large", "more than 3 texts (MAX_CLIENT_BATCH_SIZE)", param="input")
+            return classify(request)
+        return error_response(413, "too_large", "more than 3 texts (MAX_CLIENT_BATCH_SIZE)", param="input")
 
     with client(small) as hardmax:
         assert [answer.index for answer in hardmax.classify(["a"] * 20)] == list(range(20))
 
 
-def test_client_sends_less_than_a_server_reads_at_once() -> None:
+def test_client_sends_bodies_below_the_limit_of_the_server() -> None:
     """4 MB of JSON, however many bytes a character takes."""
     server = Server()
     with client(server) as hardmax:
         assert len(hardmax.classify(["\x01" * 200_000 + "a"] * 30)) == 30
-    assert len(server.seen) == 15
-    assert max(len(request.content) for request in server.seen) < 4_000_000
+    assert len(server.requests) == 15
+    assert max(len(request.content) for request in server.requests) < 4_000_000
 
 
-def test_client_passes_what_a_reader_can_be_asked_and_types_what_it_answers() -> None:
+def test_client_sends_all_options_and_parses_all_fields() -> None:
     def entry(**fields: object) -> dict[str, object]:
         return {
             **ENTRY, "label": "joy", "score": 0.8, "probs": {"joy": 0.8, "fear": 0.6},
@@ -461,43 +461,44 @@ def test_client_passes_what_a_reader_can_be_asked_and_types_what_it_answers() ->
     }  # fmt: skip
     flip = {"without": [{"word": "not", "spans": [[0, 3]]}], "label": "fear", "score": 0.7}
     sufficient = {"words": [{"word": "fine", "spans": [[4, 8]]}], "score": 0.8}
-    asked = entry(leaders=[leader], flip=flip, sufficient=sufficient)
-    several = {"index": 0, "answers": {"moods": asked, "mine@2": entry(label="other")}}
-    whole = {"id": "r", "model": "moods", "usage": {}}
-    server = Server(*(httpx.Response(200, json={**whole, "data": [each]}) for each in (asked, several)))
+    explained = entry(leaders=[leader], flip=flip, sufficient=sufficient)
+    two_models = {"index": 0, "answers": {"moods": explained, "mine@2": entry(label="other")}}
+    body = {"id": "r", "model": "moods", "usage": {}}
+    server = Server(*(httpx.Response(200, json={**body, "data": [data]}) for data in (explained, two_models)))
     with client(server) as hardmax:
-        one = hardmax.classify("not fine", without=[(0, 3)], flip=True, sufficient=True, offset_unit="utf16")
-        two = hardmax.classify("not fine", model=["moods", "mine@2"])
-    assert server.asked[0] == {
+        options = {"without": [(0, 3)], "flip": True, "sufficient": True, "offset_unit": "utf16"}
+        answer = hardmax.classify("not fine", **options)
+        both = hardmax.classify("not fine", model=["moods", "mine@2"])
+    assert server.bodies[0] == {
         "input": "not fine", "explain": "leaders", "offset_unit": "utf16", "without": [[0, 3]], "flip": True,
         "sufficient": True,
     }  # fmt: skip
-    assert server.asked[1]["model"] == ["moods", "mine@2"]
-    assert (one.verdict, one.row["label"]) == ("joy, fear 80.0%", "joy, fear")
-    assert (one.leaders[0].read[0].word, one.leaders[0].spans) == ("not", [(2, 6)])
-    assert (one.flip.label, one.flip.without[0].word) == ("fear", "not")
-    assert (one.sufficient.words[0].word, one.sufficient.score) == ("fine", 0.8)
-    assert one.document["later"] == [1]
-    assert {name: answer.label for name, answer in two.answers.items()} == {"moods": "joy", "mine@2": "other"}
-    assert (two.label, two.answers["mine@2"].model) == ("joy", "mine@2")
-    assert set(two.document) == {"index", "answers"}
+    assert server.bodies[1]["model"] == ["moods", "mine@2"]
+    assert (answer.verdict, answer.row["label"]) == ("joy, fear 80.0%", "joy, fear")
+    assert (answer.leaders[0].read[0].word, answer.leaders[0].spans) == ("not", [(2, 6)])
+    assert (answer.flip.label, answer.flip.without[0].word) == ("fear", "not")
+    assert (answer.sufficient.words[0].word, answer.sufficient.score) == ("fine", 0.8)
+    assert answer.document["later"] == [1]
+    assert {name: item.label for name, item in both.answers.items()} == {"moods": "joy", "mine@2": "other"}
+    assert (both.label, both.answers["mine@2"].model) == ("joy", "mine@2")
+    assert set(both.document) == {"index", "answers"}
 
 
-def test_answer_names_no_label_where_none_of_several_holds() -> None:
-    none, one = ({**ENTRY, "labels": labels} for labels in ([], ["negative", "positive"]))
-    several = {"index": 0, "answers": {"m": none, "n": ENTRY}}
-    with client(Server(then=lambda request: answered(none, one, several, ENTRY))) as hardmax:
+def test_verdict_of_a_multi_label_answer_without_labels() -> None:
+    no_label, labels = ({**ENTRY, "labels": labels} for labels in ([], ["negative", "positive"]))
+    two_models = {"index": 0, "answers": {"m": no_label, "n": ENTRY}}
+    with client(Server(then=lambda request: respond(no_label, labels, two_models, ENTRY))) as hardmax:
         answers = hardmax.classify(["a"] * 4)
-    told = ["none of its labels", "negative, positive 90.0%", "none of its labels", "positive 90.0%"]
-    assert [answer.verdict for answer in answers] == told
-    told_rows = [(None, None), ("negative, positive", 0.9), (None, None), ("positive", 0.9)]
-    assert [(answer.row["label"], answer.row["score"]) for answer in answers] == told_rows
+    verdicts = ["none of its labels", "negative, positive 90.0%", "none of its labels", "positive 90.0%"]
+    assert [answer.verdict for answer in answers] == verdicts
+    rows = [(None, None), ("negative, positive", 0.9), (None, None), ("positive", 0.9)]
+    assert [(answer.row["label"], answer.row["score"]) for answer in answers] == rows
     counts = "2 none of its labels, 1 negative, positive, 1 positive"
     assert repr(answers) == f"<4 answers by m: {counts}>"
 
 
-def test_client_ignores_fields_that_it_does_not_know() -> None:
-    with always(answered({**ENTRY, "later": {"than": "this client"}})) as hardmax:
+def test_client_ignores_unknown_fields() -> None:
+    with client_of(respond({**ENTRY, "later": {"than": "this client"}})) as hardmax:
         assert hardmax.classify("good").label == "positive"
 
 
@@ -512,7 +513,7 @@ def test_answer_always_has_leaders_a_verdict_and_a_line() -> None:
     assert repr(answers) == "<2 answers by m: 2 positive>"
 
 
-def test_package_shows_its_public_names_and_errors() -> None:
+def test_package_lists_its_public_names_and_errors() -> None:
     assert dir(hardmax) == sorted(hardmax.__all__)
     assert {"Client", "RemoteError", "HardmaxError", "TooLarge"} <= set(dir(hardmax))
     assert not {"Any", "TYPE_CHECKING", "annotations"} & set(dir(hardmax))
@@ -521,7 +522,7 @@ def test_package_shows_its_public_names_and_errors() -> None:
     assert issubclass(hardmax.RemoteError, hardmax.HardmaxError)
 
 
-# ---------------------------------------- servers that are not ours, or not well
+# ---------------------------------------- other servers, and failures
 
 
 @pytest.mark.parametrize(
@@ -536,7 +537,7 @@ def test_package_shows_its_public_names_and_errors() -> None:
         )),
     ],
 )  # fmt: skip
-def test_client_says_when_an_answer_is_not_one_of_hardmax(body: bytes) -> None:
+def test_client_refuses_responses_of_other_servers(body: bytes) -> None:
     with client(lambda request: httpx.Response(200, content=body)) as hardmax:
         with pytest.raises(UnexpectedAnswer):
             hardmax.classify("good")
@@ -544,33 +545,33 @@ def test_client_says_when_an_answer_is_not_one_of_hardmax(body: bytes) -> None:
             hardmax.dynamics([[1.0]])
 
 
-def test_client_reads_no_further_than_the_first_wrong_entry_of_a_list() -> None:
-    """A complaint takes a hundred bytes, an entry two."""
+def test_client_validates_a_list_up_to_its_first_error() -> None:
+    """An error takes a hundred bytes, an entry two."""
     trajectory = [[[0.0, 0.0]], [["a"] * 100_000]]
     with (
-        always(answered(ENTRY | {"trajectory": trajectory})) as hardmax,
-        pytest.raises(UnexpectedAnswer, match=r"trajectory\.1\.0\.0: ") as refused,
+        client_of(respond(ENTRY | {"trajectory": trajectory})) as hardmax,
+        pytest.raises(UnexpectedAnswer, match=r"trajectory\.1\.0\.0: ") as error,
     ):
         hardmax.classify("good")
-    problem: Any = refused.value.__context__
-    assert problem.error_count() == 1
+    cause: Any = error.value.__context__
+    assert cause.error_count() == 1
 
 
-def test_client_says_where_a_server_points() -> None:
+def test_client_error_has_the_location_of_a_redirect() -> None:
     moved = httpx.Response(301, headers={"location": "https://test/api/classify"})
-    with always(moved) as hardmax, pytest.raises(RemoteError, match="points to https://test/api/classify"):
+    with client_of(moved) as hardmax, pytest.raises(RemoteError, match="points to https://test/api/classify"):
         hardmax.classify("good")
 
 
 class Endless(httpx.SyncByteStream):
-    """Never ends, and never breaks its line."""
+    """An endless response in one line."""
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
             yield b"1" * 65536
 
 
-def test_client_stops_reading_an_answer_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_stops_reading_an_endless_response(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_RECEIVED_BYTES", 10 * 65536)
     with client(lambda request: httpx.Response(200, stream=Endless())) as hardmax:
         with pytest.raises(UnexpectedAnswer, match="more than"):
@@ -579,22 +580,23 @@ def test_client_stops_reading_an_answer_without_end(monkeypatch: pytest.MonkeyPa
             next(hardmax.stream_dynamics([[1.0]]))
 
 
-def test_client_stream_that_fails_on_its_way_raises_its_error() -> None:
+def test_client_stream_raises_an_error_after_its_first_line() -> None:
     error = {"error": {"type": "deadline_exceeded", "message": "it took longer than 60 s"}}
-    with always(lines_of({"progress": {"layer": 1}}, error)) as hardmax:
+    with client_of(lines_of({"progress": {"layer": 1}}, error)) as hardmax:
         lines = hardmax.stream_dynamics([[1.0]])
         assert next(lines) == {"progress": {"layer": 1}}
         with pytest.raises(DeadlineExceeded, match="longer than 60 s"):
             next(lines)
 
 
-def test_client_error_never_steers_a_terminal() -> None:
-    answer = refusal(500, "\x1b[2J", "\x1b]0;owned\x07 \u202egnp.exe", param="\x9b1m", request_id="\x1b")
-    with always(answer) as hardmax, pytest.raises(RemoteError) as refused:
+def test_client_error_has_no_control_characters() -> None:
+    message = "\x1b]0;owned\x07 \u202egnp.exe"
+    response = error_response(500, "\x1b[2J", message, param="\x9b1m", request_id="\x1b")
+    with client_of(response) as hardmax, pytest.raises(RemoteError) as error:
         hardmax.classify("good")
-    told = f"{refused.value} {refused.value.param} {refused.value.request_id} {refused.value.type}"
-    assert not set(told) & set("\x1b\x07\x9b\u202e")
-    assert "owned" in told
+    text = f"{error.value} {error.value.param} {error.value.request_id} {error.value.type}"
+    assert not set(text) & set("\x1b\x07\x9b\u202e")
+    assert "owned" in text
 
 
 # ---------------------------------------- tables
@@ -611,14 +613,14 @@ def test_frame_of_a_series_keeps_its_index() -> None:
     assert joined.index.tolist() == [10, 3, 7, 1]
     assert joined["text"].tolist() == frame["text"].tolist()
     assert joined["label"].tolist() == ["positive"] * 4
-    assert [each.index.tolist() for each in frames] == [[10, 3, 7, 1], [0, 1, 2, 3]]
+    assert [frame.index.tolist() for frame in frames] == [[10, 3, 7, 1], [0, 1, 2, 3]]
     assert frames[0]["text"].tolist() == frames[1]["text"].tolist() == frame["text"].tolist()
 
 
 def test_frame_has_label_score_and_probabilities_where_the_model_abstains() -> None:
     probs = {"negative": 0.45, "positive": 0.55}
     abstaining = {**ENTRY, "score": 0.55, "probs": probs, "abstain_reason": "low_confidence"}
-    with client(Server(answered(ENTRY, abstaining), answered(ENTRY))) as hardmax:
+    with client(Server(respond(ENTRY, abstaining), respond(ENTRY))) as hardmax:
         answers = hardmax.classify(["a", "b", "", "c"], errors="keep")
     frame = answers.to_frame()
     assert frame.columns.tolist() == ["text", *RESULT_COLUMNS, "p(negative)", "p(positive)"]
@@ -631,19 +633,19 @@ def test_frame_has_label_score_and_probabilities_where_the_model_abstains() -> N
 
 
 def leader(word: str, contribution: Any) -> dict[str, Any]:
-    placed = {"word": word, "cluster": 0, "since_layer": 0, "followers": 0, "spans": []}
-    return {**placed, "contribution": contribution}
+    fields = {"word": word, "cluster": 0, "since_layer": 0, "followers": 0, "spans": []}
+    return {**fields, "contribution": contribution}
 
 
 def test_row_lists_leaders_with_their_contributions_but_for_small_ones() -> None:
     leaders = [leader("lid", -2.345), leader("and", 0.01), leader("off", 0.05)]
     per_label = [leader("goal", {"positive": 1.5, "negative": 0.0})]
-    with client(Server(answered({**ENTRY, "leaders": leaders}, {**ENTRY, "leaders": per_label}))) as hardmax:
+    with client(Server(respond({**ENTRY, "leaders": leaders}, {**ENTRY, "leaders": per_label}))) as hardmax:
         rows = [answer.row for answer in hardmax.classify(["a", "b"])]
     assert [row["leaders"] for row in rows] == [["lid -2.35", "off +0.05"], ["goal +1.50"]]
 
 
-def test_progress_of_a_long_list_is_printed_where_it_is_requested(
+def test_progress_of_a_long_list_is_printed_on_request(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hardmax.progress.QUIET_S", 0.0)
@@ -671,7 +673,7 @@ CLUSTER = {
 
 def test_shap_explanation_adds_up_to_the_logit() -> None:
     entry = {**ENTRY, "logit": 1.6, "bias": 0.1, "clusters": [CLUSTER]}
-    with client(Server(answered(entry), answered({**entry, "words": WORDS}), answered(ENTRY))) as hardmax:
+    with client(Server(respond(entry), respond({**entry, "words": WORDS}), respond(ENTRY))) as hardmax:
         clusters, words = hardmax.classify("a").to_shap(), hardmax.classify("a", explain="full").to_shap()
         with pytest.raises(InvalidInput, match='classify with explain="leaders" or "full"'):
             hardmax.classify("a").to_shap()
@@ -686,7 +688,7 @@ def test_shap_explanation_of_several_logits_is_of_one_label() -> None:
     numbers = {"negative": -1.0, "positive": 1.0}
     entry = {**ENTRY, "logit": numbers, "bias": {"negative": 0.0, "positive": 0.5}}
     entry["words"] = [WORDS[0] | {"contribution": {"negative": -1.0, "positive": 0.5}}]
-    with client(Server(then=lambda request: answered(entry))) as hardmax:
+    with client(Server(then=lambda request: respond(entry))) as hardmax:
         answer = hardmax.classify("a", explain="full")
     assert (answer.to_shap().values.tolist(), answer.to_shap().base_values) == ([0.5], 0.5)
     assert answer.to_shap("negative").values.tolist() == [-1.0]
@@ -698,7 +700,7 @@ def test_shap_explanation_of_several_logits_is_of_one_label() -> None:
 
 
 class Dripping:
-    """A server that sends a byte at a time, without end: of the head, or of the body."""
+    """A server that sends a byte at a time, without end: of the head or of the body."""
 
     def __init__(self, head: bytes) -> None:
         self._head = head
@@ -752,29 +754,29 @@ def test_async_client_waits_no_longer_than_its_timeout_for_a_server_that_drips(d
 
 
 def test_client_does_not_wait_for_a_retry_that_comes_after_its_timeout() -> None:
-    server = Server(refusal(429, "overloaded", "later"))
-    server.answers[0].headers["retry-after"] = "20"
+    server = Server(error_response(429, "overloaded", "later"))
+    server.responses[0].headers["retry-after"] = "20"
     with client(server, timeout_s=5.0) as hardmax, pytest.raises(Overloaded, match="later"):
         hardmax.classify("good")
-    assert len(server.seen) == 1
+    assert len(server.requests) == 1
 
 
-def test_client_without_a_server_fails_after_a_second_and_says_that_it_tried_again() -> None:
+def test_client_without_a_server_fails_after_retries_for_a_second() -> None:
     started = time.monotonic()
-    with Client("http://127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed) as failed:
+    with Client("http://127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed) as error:
         hardmax.classify("good")
     assert 0.5 < time.monotonic() - started < 2.5
-    assert str(failed.value).endswith("(tried again for 1 s; is the server running?)")
+    assert str(error.value).endswith("(tried again for 1 s; is the server running?)")
 
 
-def test_client_connects_again_where_a_server_is_about_to_start() -> None:
+def test_client_connects_again_if_a_server_is_starting() -> None:
     attempts = []
 
     def starting(request: httpx.Request) -> httpx.Response:
         attempts.append(request)
         if len(attempts) < 3:
             raise httpx.ConnectError("refused")
-        return classified(request)
+        return classify(request)
 
     with client(starting) as hardmax:
         assert hardmax.classify("good").logit == 4.0
@@ -788,7 +790,7 @@ def test_client_counts_the_values_of_an_answer_before_it_parses_them(
     monkeypatch.setattr(transport, "MAX_RESPONSE_VALUES", 200)
     monkeypatch.setattr(transport.json, "loads", lambda *parsed, **options: pytest.fail("parsed"))
     with (
-        always(httpx.Response(200, content=content)) as hardmax,
+        client_of(httpx.Response(200, content=content)) as hardmax,
         pytest.raises(UnexpectedAnswer, match="too many values"),
     ):
         hardmax.classify("good")
@@ -797,5 +799,5 @@ def test_client_counts_the_values_of_an_answer_before_it_parses_them(
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-0.5", "1.5"])
 def test_client_refuses_a_score_that_is_no_probability(number: str) -> None:
     content = json.dumps({"data": [ENTRY | {"score": 7}]}).replace("7", number)
-    with always(httpx.Response(200, content=content)) as hardmax, pytest.raises(UnexpectedAnswer):
+    with client_of(httpx.Response(200, content=content)) as hardmax, pytest.raises(UnexpectedAnswer):
         hardmax.classify("good")

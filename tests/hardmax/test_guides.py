@@ -35,14 +35,14 @@ def test_guide_program_runs(
     matplotlib.use("Agg")
     names: dict[str, Any] = {}
     exec(compile(program, f"{guide}.md", "exec"), names)
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     if guide == "pandas":
         assert names["labelled"].index.tolist() == [10, 3, 7]
         assert names["labelled"]["label"].isna().tolist() == [False, False, True]
     elif guide == "shap-export" and "print" in program:
-        total, logit = map(float, said.split())
+        total, logit = map(float, output.split())
         assert total == pytest.approx(logit, abs=1e-4)
     elif guide == "clouds":
-        assert re.search("certified|converged", said)
+        assert re.search("certified|converged", output)
     elif guide == "python-client":
-        assert re.search("positive|negative|neutral", said)
+        assert re.search("positive|negative|neutral", output)

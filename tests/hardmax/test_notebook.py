@@ -1,4 +1,4 @@
-"""Answers in a notebook: what their HTML says, that it is whole and harmless, and that the example runs."""
+"""Answers in a notebook: their HTML is well-formed and harmless, and the example runs."""
 
 import re
 import sys
@@ -22,11 +22,11 @@ def cluster(word: str, contribution: Any, number: int = 0) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def word(text: str, contribution: Any, place: tuple[float, float] = (1, 0)) -> dict[str, Any]:
+def word(text: str, contribution: Any, position: tuple[float, float] = (1, 0)) -> dict[str, Any]:
     start = TEXT.index(text)
     return {
         "word": text, "spans": [(start, start + len(text))], "cluster": 0, "leader": True,
-        "contribution": contribution, "position": [0, 0], "final_position": list(place),
+        "contribution": contribution, "position": [0, 0], "final_position": list(position),
         "context": (start, start + 1),
     }  # fmt: skip
 
@@ -41,20 +41,20 @@ def answer(**changes: Any) -> Answer:
     return Answer.of(fields | changes, TEXT, 0, "m")
 
 
-def parsed(shown: Any) -> ElementTree.Element:
-    return ElementTree.fromstring(shown._repr_html_())
+def parse(result: Any) -> ElementTree.Element:
+    return ElementTree.fromstring(result._repr_html_())
 
 
-def said(shown: Any) -> str:
-    return "".join(parsed(shown).itertext())
+def text_of(result: Any) -> str:
+    return "".join(parse(result).itertext())
 
 
-def rows_of(shown: Any) -> list[list[str]]:
-    return [[*row.itertext()] for row in parsed(shown).iter("tr")]
+def rows_of(result: Any) -> list[list[str]]:
+    return [[*row.itertext()] for row in parse(result).iter("tr")]
 
 
 def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute() -> None:
-    html = parsed(answer())
+    html = parse(answer())
     paragraph = html.find("p")
     assert "".join(paragraph.itertext()) == TEXT
     tinted = {span.text: span.attrib for span in paragraph.findall("span")}
@@ -67,44 +67,44 @@ def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute(
 
 def test_answer_tints_the_same_letters_in_either_unit_of_its_spans(local: Local) -> None:
     text = "😀 a superb film 😀😀 and an awful end"
-    wide = local.classify(text, offset_unit="utf16")
-    assert wide.leaders[0].spans == [(5, 11)]
-    assert wide._repr_html_() == local.classify(text)._repr_html_()
-    assert local.classify([text], offset_unit="utf16")[0]._repr_html_() == wide._repr_html_()
-    assert ">superb</span>" in wide._repr_html_()
+    utf16 = local.classify(text, offset_unit="utf16")
+    assert utf16.leaders[0].spans == [(5, 11)]
+    assert utf16._repr_html_() == local.classify(text)._repr_html_()
+    assert local.classify([text], offset_unit="utf16")[0]._repr_html_() == utf16._repr_html_()
+    assert ">superb</span>" in utf16._repr_html_()
 
 
 def test_answer_tints_nothing_where_spans_are_not_of_its_text() -> None:
-    strange = [(-3, 2), (9, 4), (0, 999)]
-    words = [word("superb", 2.0) | {"spans": [span]} for span in strange]
-    paragraph = parsed(answer(words=words)).find("p")
+    spans = [(-3, 2), (9, 4), (0, 999)]
+    words = [word("superb", 2.0) | {"spans": [span]} for span in spans]
+    paragraph = parse(answer(words=words)).find("p")
     assert (paragraph.text, paragraph.findall("span")) == (TEXT, [])
 
 
 def test_answer_folds_small_clusters_into_one_term_of_the_sum() -> None:
-    many = [cluster(f"word{i}", 2.0**-i, i) for i in range(20)]
-    rows = rows_of(answer(clusters=many))
+    clusters = [cluster(f"word{i}", 2.0**-i, i) for i in range(20)]
+    rows = rows_of(answer(clusters=clusters))
     assert len(rows) == notebook.MAX_BARS + 2
     assert rows[notebook.MAX_BARS - 1] == ["13 more clusters", f"{sum(2.0**-i for i in range(7, 20)):+.3f}"]
 
 
 def test_answer_names_a_cluster_by_words_and_not_by_marks() -> None:
-    marks = cluster("superb", 2.0) | {"words": ["superb", ",", "a", "a", "."]}
-    assert rows_of(answer(clusters=[marks, cluster("!", -1.0, 1)]))[0] == ["superb, a", "+2.000"]
-    assert rows_of(answer(clusters=[marks, cluster("!", -1.0, 1)]))[1] == ["!", "-1.000"]
+    words = cluster("superb", 2.0) | {"words": ["superb", ",", "a", "a", "."]}
+    rows = rows_of(answer(clusters=[words, cluster("!", -1.0, 1)]))
+    assert rows[:2] == [["superb, a", "+2.000"], ["!", "-1.000"]]
 
 
 def test_plane_is_as_high_as_its_words_need() -> None:
-    def height(*places: list[float]) -> int:
-        words = [word("superb", 2.0) | {"position": place, "final_position": place} for place in places]
-        (plane,) = (svg for svg in parsed(answer(words=words)).iter("svg") if svg.attrib["width"] == "320")
+    def height(*positions: list[float]) -> int:
+        words = [word("superb", 2.0) | {"position": p, "final_position": p} for p in positions]
+        (plane,) = (svg for svg in parse(answer(words=words)).iter("svg") if svg.attrib["width"] == "320")
         return int(plane.attrib["height"])
 
     assert height([3.0, 0.0], [-3.0, 0.01]) == notebook.MIN_PLANE_HEIGHT_PX
     assert height([3.0, 3.0], [-3.0, -3.0]) == notebook.PLANE_PX
 
 
-def each(*numbers: float) -> dict[str, float]:
+def per_label(*numbers: float) -> dict[str, float]:
     return dict(zip(("bad", "fair", "good"), numbers, strict=True))
 
 
@@ -112,72 +112,72 @@ NEGATIVE = answer(
     label="negative", logit=-0.9, bias=-1e-9, clusters=[cluster("superb", 2.0), cluster("dull", -2.9)]
 )
 FAIR = answer(
-    label="fair", probs=each(0.2, 0.5, 0.3), logit=each(0, 1.5, 1), bias=each(0, 0.5, 0),
-    clusters=[cluster("superb", each(0, 1.0, 1))], words=[word("superb", each(0, 1.0, 1))],
+    label="fair", probs=per_label(0.2, 0.5, 0.3), logit=per_label(0, 1.5, 1), bias=per_label(0, 0.5, 0),
+    clusters=[cluster("superb", per_label(0, 1.0, 1))], words=[word("superb", per_label(0, 1.0, 1))],
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("result", "terms"),
     [
         (answer(), "superb +2.000, dull -1.000, bias +0.100, sum +1.100"),
         (NEGATIVE, "dull -2.900, superb +2.000, bias +0.000, sum -0.900"),
-        (FAIR, "superb +1.000, bias +0.500, sum +1.500"),  # of several labels what speaks for its own
+        (FAIR, "superb +1.000, bias +0.500, sum +1.500"),  # of several labels, the terms of the predicted one
     ],
     ids=["positive", "negative", "several labels"],
 )
-def test_answer_shows_a_sum_that_adds_up(shown: Answer, told: str) -> None:
-    assert ", ".join(" ".join(row) for row in rows_of(shown)) == told
+def test_answer_shows_a_sum_that_adds_up(result: Answer, terms: str) -> None:
+    assert ", ".join(" ".join(row) for row in rows_of(result)) == terms
 
 
 def test_answer_keeps_the_signs_of_the_api_whatever_the_label() -> None:
-    """What speaks for the positive label is above 0 and blue, also in a negative verdict."""
-    bars = [bar.attrib["fill"] for bar in parsed(NEGATIVE).iter("rect")]
+    """Contributions to the positive label are above 0 and blue, also if the label is negative."""
+    bars = [bar.attrib["fill"] for bar in parse(NEGATIVE).iter("rect")]
     assert bars[:2] == ["rgb(217,105,32)", "rgb(47,134,207)"]
 
 
 def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
     planes = [
-        [svg for svg in parsed(shown).iter("svg") if svg.attrib["width"] == str(notebook.PLANE_PX)]
-        for shown in (
+        [svg for svg in parse(result).iter("svg") if svg.attrib["width"] == str(notebook.PLANE_PX)]
+        for result in (
             answer(),
             answer(words=[word("superb", 2.0) | {"final_position": [1, 2, 3]}]),
             answer(words=None),
         )
     ]
-    assert [len(each) for each in planes] == [1, 0, 0]
+    assert [len(svgs) for svgs in planes] == [1, 0, 0]
     assert [text.text for text in planes[0][0].iter("text")] == ["superb", "dull"]
 
 
-def test_answer_says_when_it_is_undecided_and_cuts_a_long_text() -> None:
-    assert "positive 75.0% (abstains: no_known_words)" in said(answer(abstain_reason="no_known_words"))
+def test_answer_shows_why_it_abstains_and_cuts_a_long_text() -> None:
+    assert "positive 75.0% (abstains: no_known_words)" in text_of(answer(abstain_reason="no_known_words"))
     long = Answer.of(answer(words=[]).document, "x" * 10_000, 0, "m")
-    assert len(said(long)) < notebook.MAX_TEXT_CHARS_SHOWN + 200
+    assert len(text_of(long)) < notebook.MAX_TEXT_CHARS_SHOWN + 200
 
 
-def found(*texts: str) -> Answers:
+def answers_of(*texts: str) -> Answers:
     answers = Answers()
     answers.add({"id": "1", "model": "m", "data": [answer().document for _ in texts]}, texts)
     return answers
 
 
-def test_answers_show_a_table_and_one_alone_itself() -> None:
-    many = found(*(f"text {i}" for i in range(30)))
-    assert len(rows_of(many)) == notebook.MAX_ROWS_SHOWN + 1
-    assert "text 19" in said(many)
-    assert "and 10 more" in said(many)
-    assert found(TEXT)._repr_html_() == answer()._repr_html_()
+def test_answers_show_a_table_and_a_single_answer_itself() -> None:
+    answers = answers_of(*(f"text {i}" for i in range(30)))
+    assert len(rows_of(answers)) == notebook.MAX_ROWS_SHOWN + 1
+    assert "text 19" in text_of(answers)
+    assert "and 10 more" in text_of(answers)
+    assert answers_of(TEXT)._repr_html_() == answer()._repr_html_()
 
 
-def test_answers_become_a_frame_or_say_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = found("one", "two").to_frame()
+def test_answers_become_a_frame_or_name_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = answers_of("one", "two").to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert frame["text"].tolist() == ["one", "two"]
     assert frame["p(positive)"].tolist() == [0.75, 0.75]
     assert frame["label"].tolist() == ["positive", "positive"]
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
-        found("one").to_frame()
+        answers_of("one").to_frame()
 
 
 @pytest.fixture(scope="module")
@@ -188,14 +188,14 @@ def local() -> Local:
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (9, 1), (40, 2), (30, 5), (3000, 2)])
 def test_cloud_shows_its_leaders_and_limits(local: Local, n: int, d: int) -> None:
     run = local.dynamics(np.random.default_rng(n).normal(size=(n, d)))
-    html = parsed(run)
+    html = parse(run)
     names = [text.text for text in html.iter("text")]
     assert names == [str(leader.index) for leader in run.leaders]
     assert len(list(html.iter("path"))) == len(run.clusters)
     assert len([dot for dot in html.iter("circle") if dot.attrib["r"] == "2.5"]) == min(
         n, notebook.MAX_POINTS_DRAWN
     )
-    text = said(run)
+    text = text_of(run)
     assert f"certified at layer {run.certified_layer}" in text
     assert ("the first two of 5 coordinates" in text) == (d == 5)
     assert ("2000 of 3000 points" in text) == (n == 3000)
@@ -205,10 +205,10 @@ def test_cloud_shows_its_leaders_and_limits(local: Local, n: int, d: int) -> Non
 
 
 def test_example_notebook_shows_answers_and_clouds() -> None:
-    one, many, frame, cloud, control, again = shown_by("answers.ipynb")
-    assert "sum" in said(one)
-    assert len(re.findall("positive|negative|neutral", said(many))) == 3
+    answer, answers, frame, cloud, control, rerun = shown_by("answers.ipynb")
+    assert "sum" in text_of(answer)
+    assert len(re.findall("positive|negative|neutral", text_of(answers))) == 3
     assert len(frame) == 3
     assert control[0] is not None
-    for run in (cloud, again):
-        assert parsed(run).find("svg") is not None
+    for run in (cloud, rerun):
+        assert parse(run).find("svg") is not None

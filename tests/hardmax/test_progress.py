@@ -1,4 +1,4 @@
-"""Progress: silent for a second and off terminals; then what is done, at what pace, and the time left."""
+"""Progress: nothing for a second or without a terminal; then a count, the speed and the time left."""
 
 import io
 import sys
@@ -14,36 +14,36 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_tells_the_time_left_once_work_takes_over_a_second() -> None:
+def test_progress_shows_the_time_left_after_a_second() -> None:
     terminal, clock = Terminal(), [0.0]
-    with Progress(terminal, clock=lambda: clock[0]) as shown:
+    with Progress(terminal, clock=lambda: clock[0]) as progress:
         clock[0] += 0.9
-        shown.count(900, 200_000, "texts")
+        progress.count(900, 200_000, "texts")
         assert terminal.getvalue() == ""
         clock[0] += 0.1
-        shown.count(1_000, 200_000, "texts")
+        progress.count(1_000, 200_000, "texts")
         assert terminal.getvalue() == "\r1,000 of 200,000 texts, 1,000 per second, 3 min 19 s left"
-        shown.count(1_001, 200_000, "texts")  # within a tenth of a second: not again
+        progress.count(1_001, 200_000, "texts")  # within a tenth of a second: not again
         assert terminal.getvalue().count("texts") == 1
     line = "1,000 of 200,000 texts, 1,000 per second, 3 min 19 s left"
     assert terminal.getvalue() == f"\r{line}\r{' ' * len(line)}\r"
 
 
-def test_progress_off_a_terminal_is_silent() -> None:
+def test_progress_without_a_terminal_is_silent() -> None:
     pipe, clock = io.StringIO(), [0.0]
-    with Progress(pipe, clock=lambda: clock[0]) as shown:
+    with Progress(pipe, clock=lambda: clock[0]) as progress:
         clock[0] += 60
-        shown.count(1, 2, "texts")
-        shown("layer 3, 5 leaders")
+        progress.count(1, 2, "texts")
+        progress("layer 3, 5 leaders")
     assert pipe.getvalue() == ""
 
 
 def test_progress_that_is_requested_prints_lines_to_a_pipe() -> None:
     pipe, clock = io.StringIO(), [0.0]
-    with Progress(pipe, enabled=True, clock=lambda: clock[0]) as shown:
-        for done in (1, 2, 3, 10):
-            clock[0] = float(done)
-            shown.count(done, 20, "texts")
+    with Progress(pipe, enabled=True, clock=lambda: clock[0]) as progress:
+        for n in (1, 2, 3, 10):
+            clock[0] = float(n)
+            progress.count(n, 20, "texts")
     lines = ["1 of 20 texts, 1 per second, 19 s left", "10 of 20 texts, 1 per second, 10 s left"]
     assert pipe.getvalue().splitlines() == lines
 
@@ -53,22 +53,22 @@ def test_progress_is_shown_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> Non
     shell = SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     cell, clock = io.StringIO(), [0.0]
-    with Progress(cell, clock=lambda: clock[0]) as shown:
+    with Progress(cell, clock=lambda: clock[0]) as progress:
         clock[0] = 2.0
-        shown.count(1, 2, "texts")
+        progress.count(1, 2, "texts")
     assert cell.getvalue().startswith("\r1 of 2 texts")
 
 
 def test_progress_can_be_switched_off() -> None:
     terminal, clock = Terminal(), [0.0]
-    with Progress(terminal, enabled=False, clock=lambda: clock[0]) as shown:
+    with Progress(terminal, enabled=False, clock=lambda: clock[0]) as progress:
         clock[0] = 60.0
-        shown.count(1, 2, "texts")
+        progress.count(1, 2, "texts")
     assert terminal.getvalue() == ""
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.4, "0 s"), (59, "59 s"), (125, "2 min 5 s"), (3790, "1 h 3 min")]
+    ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (125, "2 min 5 s"), (3790, "1 h 3 min")]
 )
-def test_duration_is_said_as_people_do(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_duration_has_at_most_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
