@@ -24,14 +24,14 @@ REPLACED = {"Constant", "CastLike"}  # when a graph is loaded: by its value, and
 def signatures(model: onnx.ModelProto) -> set[str]:
     """Return operator, version and input types of all nodes, as in the table."""
     flat = shape_inference.infer_shapes(inliner.inline_local_functions(model), strict_mode=True)
-    (opset,) = [each.version for each in flat.opset_import if not each.domain]
-    return {each for each in _signatures(flat.graph, {}, opset) if each.split()[0] not in REPLACED}
+    (opset,) = [imported.version for imported in flat.opset_import if not imported.domain]
+    return {line for line in _signatures(flat.graph, {}, opset) if line.split()[0] not in REPLACED}
 
 
 def _signatures(graph: onnx.GraphProto, outer: dict[str, int], opset: int) -> Iterator[str]:
     values = [*graph.input, *graph.value_info, *graph.output]
-    types = outer | {each.name: each.type.tensor_type.elem_type for each in values}
-    types |= {each.name: each.data_type for each in graph.initializer}
+    types = outer | {value.name: value.type.tensor_type.elem_type for value in values}
+    types |= {weights.name: weights.data_type for weights in graph.initializer}
     for node in graph.node:
         version = defs.get_schema(node.op_type, opset).since_version
         names = [TensorProto.DataType.Name(types[name]).lower() for name in node.input if name]
@@ -61,5 +61,5 @@ def test_every_node_of_the_graph_for_clouds_has_a_cuda_kernel() -> None:
 
 def test_graphs_for_the_cpu_have_nodes_without_a_cuda_kernel() -> None:
     encoder = encoder_graph.to_onnx(quantize_encoder(random_encoder(RELATIVE)))
-    assert {each.split()[0] for each in signatures(encoder) & MISSING} == {"QLinearMatMul", "MatMulInteger"}
-    assert {each.split()[0] for each in signatures(head()) & MISSING} == {"MatMulInteger", "Pad", "ArgMax"}
+    assert {line.split()[0] for line in signatures(encoder) & MISSING} == {"QLinearMatMul", "MatMulInteger"}
+    assert {line.split()[0] for line in signatures(head()) & MISSING} == {"MatMulInteger", "Pad", "ArgMax"}

@@ -19,10 +19,10 @@ def test_every_option_has_help(command):
 
 
 @pytest.mark.parametrize(("old", "new"), [("bundled", "pretrained"), ("meaning", "ablations")])
-def test_old_name_of_a_command_is_answered_with_the_new_one(old, new, capsys):
-    with pytest.raises(SystemExit) as stopped:
+def test_old_name_of_a_command_gives_the_new_one(old, new, capsys):
+    with pytest.raises(SystemExit) as error:
         main([old])
-    assert stopped.value.code == 2
+    assert error.value.code == 2
     assert f"{old} is called {new} now" in capsys.readouterr().err
 
 
@@ -33,11 +33,11 @@ def test_error_of_a_file_has_no_number():
     assert describe_os_error(OSError(28, "No space left on device")) == "No space left on device"
 
 
-def test_file_that_does_not_exist_is_one_sentence_before_torch_is_imported(tmp_path):
+def test_missing_file_is_one_sentence_before_torch_is_imported(tmp_path):
     command = ["train", str(tmp_path / "none.csv"), "--models-dir", str(tmp_path)]
     program = f"import sys; from model_export.cli import main; print(main({command}), 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "2 False\n"
-    assert done.stderr.count("\n") == 1
-    assert "No such file" in done.stderr
-    assert "Errno" not in done.stderr
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "2 False\n"
+    assert result.stderr.count("\n") == 1
+    assert "No such file" in result.stderr
+    assert "Errno" not in result.stderr

@@ -1,4 +1,4 @@
-"""How the pretrained models begin, and how they are calibrated and written."""
+"""Initialization, calibration and export of the pretrained models."""
 
 import json
 from dataclasses import replace
@@ -26,16 +26,16 @@ from service.text.encoder import VOCABULARY_KEYS
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 VOCABULARY = Vocabulary(**{field: LISTS[key] for field, key in VOCABULARY_KEYS.items()})
-TEXTS = [f"{text}, {other}." for text in TAUGHT for other in TAUGHT]
+TEXTS = [f"{a}, {b}." for a in TAUGHT for b in TAUGHT]
 LABELS = (0.0, 0.5, 1.0)
 SETS = {"films": [Row(text, LABELS[i % 3], ("validation", "test")[i % 2]) for i, text in enumerate(TEXTS)]}
 
 
 class Louder(LeaderHead):
-    """In torch its logits are larger by a thousandth than its weights say, which the graph has."""
+    """A head whose logits in torch are larger by a thousandth than those of its graph."""
 
-    def forward(self, *of):
-        logits, reach = super().forward(*of)
+    def forward(self, *args):
+        logits, reach = super().forward(*args)
         return logits + 1e-3, reach
 
 
@@ -54,7 +54,7 @@ def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
     assert np.ptp(ServedModel(tmp_path, "sentiment").logits(TEXTS)) > 0.1
 
 
-def test_card_has_compute_figures_the_test_split_by_the_graph_that_is_served(tmp_path):
+def test_card_has_figures_of_the_test_split_by_the_graph_that_is_served(tmp_path):
     write(random_encoder(), random_head(), tmp_path)
     card = json.loads((tmp_path / "sentiment" / "card.json").read_text())
     rows = [row for row in SETS["films"] if row.split == "test"]
@@ -94,37 +94,37 @@ def test_special_tokens_begin_as_the_mean_of_their_words():
 
 
 @pytest.mark.parametrize(
-    ("token_id", "token", "kept"),
+    ("token_id", "token", "is_english"),
     [(100, "[UNK]", True), (500, "[unused400]", False), (3000, "good", True), (3000, "##é", True),
      (3000, "漢", False), (3000, "##й", False), (3000, "…", True),
      (3000, "2010", False), (3000, "##00", False), (3000, "3", True), (3000, "##3", True),
      (3000, "mp3", True)],
 )  # fmt: skip
-def test_vocabulary_keeps_what_english_is_written_with(token_id, token, kept):
-    assert is_english_token(token_id, token) == kept
+def test_vocabulary_keeps_the_tokens_of_english(token_id, token, is_english):
+    assert is_english_token(token_id, token) == is_english
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 1.2, 2.0])
 def test_neutral_band_is_where_neutral_is_most_probable(threshold):
     x = np.linspace(-4, 4, 4_001)
     positive, negative = sigmoid(x - threshold), sigmoid(-x - threshold)
-    most = np.stack([negative, 1 - positive - negative, positive]).argmax(0) / 2
+    most_probable = np.stack([negative, 1 - positive - negative, positive]).argmax(0) / 2
     inside = np.abs(np.abs(x) - 1e-9) > 2e-3
     band = three_labels(sigmoid(x), neutral_band(threshold))
-    assert (band == most)[inside].mean() > 0.999
+    assert (band == most_probable)[inside].mean() > 0.999
 
 
 def test_threshold_has_nearly_the_best_balanced_accuracy_of_three_labels():
     logits = np.array([-3.0, -2.5, -1.0, 0.1, 0.9, 2.4, 3.0])
     labels = np.array([0.0, 0.0, 0.5, 0.5, 0.5, 1.0, 1.0], np.float32)
-    two = {"films": (np.array([0.1, -0.1]), np.array([1.0, 0.0], np.float32))}
-    sets = {"tweets": (logits, labels), **two}
+    two_labels = {"films": (np.array([0.1, -0.1]), np.array([1.0, 0.0], np.float32))}
+    sets = {"tweets": (logits, labels), **two_labels}
     t = fit_neutral_threshold(sets)
     edge = np.log(np.exp(t) - 2 * np.exp(-t))
-    assert 1.0 <= edge < 1.1  # the least that has all of them right
+    assert 1.0 <= edge < 1.1  # the smallest one without errors
 
 
 def test_figures_are_by_the_sign_and_of_three_labels():
-    found = compute_figures(np.array([3.0, -3.0, 0.1, -0.2]), np.array([1.0, 0.0, 0.5, 0.0]), 1.0)
-    assert found["balanced_accuracy"] == 1.0
-    assert found["three_labels"] == pytest.approx((1 + 1 + 0.5) / 3)
+    figures = compute_figures(np.array([3.0, -3.0, 0.1, -0.2]), np.array([1.0, 0.0, 0.5, 0.0]), 1.0)
+    assert figures["balanced_accuracy"] == 1.0
+    assert figures["three_labels"] == pytest.approx((1 + 1 + 0.5) / 3)

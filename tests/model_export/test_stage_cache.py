@@ -1,4 +1,4 @@
-"""What is kept of a run, and when it is taken from the disk again."""
+"""The cache of training stages: what it stores, and when it is used."""
 
 from dataclasses import replace
 
@@ -17,13 +17,13 @@ class Stopped(Exception):
 
 
 class Unwritable:
-    """Saving stops at it, as at a full disk."""
+    """Raises an error when it is saved, as a full disk does."""
 
     def __reduce__(self):
         raise Stopped
 
 
-def test_file_is_replaced_when_it_is_whole(tmp_path):
+def test_file_is_replaced_once_it_is_complete(tmp_path):
     file = tmp_path / "new" / "file.npy"
 
     def write(content, *, stop=False):
@@ -38,53 +38,43 @@ def test_file_is_replaced_when_it_is_whole(tmp_path):
     assert file.read_bytes() == b"whole"
 
 
-def test_step_that_was_stopped_while_it_was_written_goes_on_from_its_checkpoint(tmp_path):
-    """Half a file was there, and taken for the step; the checkpoint was gone."""
-    told = []
+def test_stage_that_was_stopped_while_it_was_written_resumes_from_its_checkpoint(tmp_path):
+    """Half a file was used as the result of the stage, and the checkpoint was lost."""
+    events = []
 
     def make(checkpoint, value=1):
-        told.append(checkpoint.exists())
+        events.append(checkpoint.exists())
         checkpoint.write_text("so far")
         return {"value": value}
 
     with pytest.raises(Stopped):
-        StageCache(tmp_path, told.append).get_or_run("soft", [7], lambda at: make(at, Unwritable()))
-    assert StageCache(tmp_path, told.append).get_or_run("soft", [7], make) == {"value": 1}
-    assert StageCache(tmp_path, told.append).get_or_run("soft", [7], make) == {"value": 1}
+        StageCache(tmp_path, events.append).get_or_run("soft", [7], lambda path: make(path, Unwritable()))
+    assert StageCache(tmp_path, events.append).get_or_run("soft", [7], make) == {"value": 1}
+    assert StageCache(tmp_path, events.append).get_or_run("soft", [7], make) == {"value": 1}
     (file,) = tmp_path.glob("*.pt")
-    assert told == [False, True, f"soft: taken from {file.name}"]
+    assert events == [False, True, f"soft: taken from {file.name}"]
     assert not list(tmp_path.glob("*.checkpoint"))
 
 
-READING = TokenizedText(
+TOKENIZED = TokenizedText(
     "a b", *np.array([[0, 2], [1, 3]]), *map(np.array, ([0, 1, 2], [7, 8], [0, 1], [0, 0])), False
 )
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {},
-        {"targets": [0.5]},
-        {"token_ids": [7, 9]},
-        {"bounds": [0, 2]},
-        {"chunk_ids": [0, 1]},
-        {"seed": 1},
-    ],
+    "changes",
+    [{}, {"targets": [0.5]}, {"token_ids": [7, 9]}, {"bounds": [0, 2]}, {"chunk_ids": [0, 1]}, {"seed": 1}],
 )
-def test_step_is_taken_from_the_disk_only_if_nothing_that_it_is_made_of_changed(tmp_path, changed):
-    """Words, passages and the weights to begin with were no part of the digest."""
+def test_stage_is_read_from_the_disk_only_if_no_input_changed(tmp_path, changes):
+    """Words, chunks and initial weights were missing from the digest."""
 
-    def step(value, seed=0, targets=(1.0,), **reading):
-        read = replace(READING, **{name: np.array(each) for name, each in reading.items()})
-        made_of = [
-            random_encoder(seed=seed),
-            TrainingSet(PackedTexts.pack([read]), np.array(targets, np.float32)),
+    def run(value, seed=0, targets=(1.0,), **fields):
+        text = replace(TOKENIZED, **{name: np.array(field) for name, field in fields.items()})
+        texts = TrainingSet(PackedTexts.pack([text]), np.array(targets, np.float32))
+        cache = StageCache(tmp_path, lambda line: None)
+        return cache.get_or_run("soft", [random_encoder(seed=seed), texts], lambda path: {"value": value})[
+            "value"
         ]
-        kept = StageCache(tmp_path, lambda line: None).get_or_run(
-            "soft", made_of, lambda at: {"value": value}
-        )
-        return kept["value"]
 
-    assert step("before") == "before"
-    assert step("after", **changed) == ("after" if changed else "before")
+    assert run("before") == "before"
+    assert run("after", **changes) == ("after" if changes else "before")

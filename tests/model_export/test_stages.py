@@ -1,4 +1,4 @@
-"""The training stages: resuming, what is learnt, which targets a text gets."""
+"""The training stages: resuming, learning, and the targets of a text."""
 
 from itertools import product
 
@@ -100,14 +100,14 @@ def test_plan_has_every_text_once_an_epoch(epochs):
     assert times.sum() == pytest.approx(epochs * len(TEXTS), abs=4)
 
 
-@pytest.mark.parametrize(("done", "share"), [(0.0, 0.0), (0.3, 0.0), (0.35, 0.5), (0.4, 1.0), (0.9, 1.0)])
-def test_price_of_attending_rises_late_and_is_highest_in_the_last_layer(done, share):
+@pytest.mark.parametrize(("progress", "share"), [(0.0, 0.0), (0.3, 0.0), (0.35, 0.5), (0.4, 1.0), (0.9, 1.0)])
+def test_attention_cost_rises_late_and_is_highest_in_the_last_layer(progress, share):
     config = StageConfig(attention_price=0.2, price_from=0.3)
     attention = AttentionRecord(to_tokens=[torch.tensor(0.8), torch.tensor(0.4)])
     full = 0.2 * (0.8 * 0.5**0.5 + 0.4) / 2
-    assert attention_cost(attention, config, done).item() == pytest.approx(share * full)
+    assert attention_cost(attention, config, progress).item() == pytest.approx(share * full)
     at_once = StageConfig(attention_price=0.2)
-    assert attention_cost(attention, at_once, done).item() == pytest.approx(full)
+    assert attention_cost(attention, at_once, progress).item() == pytest.approx(full)
 
 
 def test_distillation_is_zero_where_the_embedding_is_read_off():
@@ -115,8 +115,8 @@ def test_distillation_is_zero_where_the_embedding_is_read_off():
     assert distillation(mean, 2 * mean).item() == pytest.approx(0, abs=1e-6)
     unknown = torch.full((5, 8), float("nan"))
     assert distillation(mean, unknown).item() == 0
-    half = torch.cat([-mean[:1], unknown[1:]])
-    assert distillation(mean, half).item() == pytest.approx(2)
+    partly_known = torch.cat([-mean[:1], unknown[1:]])
+    assert distillation(mean, partly_known).item() == pytest.approx(2)
 
 
 def test_threshold_loss_is_that_of_proportional_odds():
@@ -125,8 +125,8 @@ def test_threshold_loss_is_that_of_proportional_odds():
     t = threshold.value.item()
     s = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
     rows = [[s(-x - t), s(x + t) - s(x - t), s(x - t)] for x in (0.3, -2.0)]
-    own = [0.88 * np.log(p[i]) + 0.04 * np.log(p).sum() for p, i in zip(rows, (1, 0), strict=True)]
-    assert threshold(logits, labels).item() == pytest.approx(-sum(own) / 3, abs=1e-5)
+    losses = [0.88 * np.log(p[i]) + 0.04 * np.log(p).sum() for p, i in zip(rows, (1, 0), strict=True)]
+    assert threshold(logits, labels).item() == pytest.approx(-sum(losses) / 3, abs=1e-5)
 
 
 SETS = {
@@ -146,7 +146,7 @@ def test_selected_texts_are_of_the_training_split_and_single_sentences():
     assert selected == select_texts(SETS, RECIPE)
 
 
-def test_source_may_have_as_many_of_one_side_as_of_the_other():
+def test_balanced_source_has_as_many_positive_as_negative_texts():
     sets = {"films": [Row(f"Film {i}.", float(i > 5)) for i in range(20)]}
     selected = select_texts(sets, Recipe(sources={"films": SourceConfig(("films",), balance=True)}))["films"]
     assert sorted(row.target for row in selected) == 6 * [0.0] + 6 * [1.0]
@@ -159,20 +159,20 @@ def test_target_is_the_sum_of_both_teachers():
     )
     logit = np.log(np.array([0.7, 0.4]) / np.array([0.3, 0.6])) + 20 * np.array([0.05, -0.1])
     assert targets == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
-    everyday = sum_targets(rows, np.array([0.0, 1.0]), None, SourceConfig((), teacher=False))
-    assert everyday.tolist() == pytest.approx([0.5, 0.97])
+    without_teacher = sum_targets(rows, np.array([0.0, 1.0]), None, SourceConfig((), teacher=False))
+    assert without_teacher.tolist() == pytest.approx([0.5, 0.97])
 
 
 def test_short_texts_have_targets_labels_and_embeddings():
     selected = select_texts(SETS, RECIPE)
     logits = np.tile(np.array([1.0, 0.0, 1.0], np.float16), (5, 1))
     embeddings = np.arange(5, dtype=np.float16)[:, None]
-    found = make_short_set(selected, SETS, logits, embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE)
+    texts = make_short_set(selected, SETS, logits, embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE)
     teacher = positive_probs(logits)[0]
-    assert found.targets.tolist() == pytest.approx(8 * [0.75 * teacher + 0.25] + [teacher])
-    assert found.three_labels.tolist()[:8] == 8 * [1.0]
-    assert np.isnan(found.three_labels[8])
-    assert found.embeddings[:, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
+    assert texts.targets.tolist() == pytest.approx(8 * [0.75 * teacher + 0.25] + [teacher])
+    assert texts.three_labels.tolist()[:8] == 8 * [1.0]
+    assert np.isnan(texts.three_labels[8])
+    assert texts.embeddings[:, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
 
 
 def test_mean_score_of_texts_without_a_teacher_is_zero():
@@ -180,8 +180,8 @@ def test_mean_score_of_texts_without_a_teacher_is_zero():
     rows = [Row(text, None, "train") for text in ("good film", "bad film", "soup")]
     scores = np.array([0.2, -0.3, -0.2], np.float32)  # their mean is -.1
     embeddings = np.zeros((3, 1), np.float16)
-    found = make_short_set(
+    texts = make_short_set(
         {"everyday": rows}, {"tweets": [], "electronics": []}, np.zeros((3, 3), np.float16), embeddings,
         scores, TOKENIZER, recipe,
     )  # fmt: skip
-    assert found.targets.tolist() == pytest.approx((1 / (1 + np.exp([-3.0, 2.0, 1.0]))).tolist())
+    assert texts.targets.tolist() == pytest.approx((1 / (1 + np.exp([-3.0, 2.0, 1.0]))).tolist())

@@ -1,4 +1,4 @@
-"""The definition itself: worked by hand, and the same in floats and in fractions."""
+"""The definition: results by hand, and equal results in floats and in fractions."""
 
 from fractions import Fraction
 
@@ -38,9 +38,9 @@ def test_reference_certifies_ties_whose_means_have_the_same_set() -> None:
     assert run.sets[4:6] == [{0, 1}, {0, 2}]
 
 
-def test_reference_under_a_form_is_that_of_the_straightened_cloud() -> None:
+def test_reference_with_a_matrix_is_that_of_the_transformed_cloud() -> None:
     rng = np.random.default_rng(0)
     Z, B = rng.standard_normal((20, 3)), rng.standard_normal((3, 3))
-    bent, straight = reference.run(Z, 0.7, 6, A=B.T @ B), reference.run(Z @ B.T, 0.7, 6)
-    assert bent.sets == straight.sets
-    np.testing.assert_allclose(bent.points @ B.T, straight.points, atol=1e-12)
+    with_matrix, transformed = reference.run(Z, 0.7, 6, A=B.T @ B), reference.run(Z @ B.T, 0.7, 6)
+    assert with_matrix.sets == transformed.sets
+    np.testing.assert_allclose(with_matrix.points @ B.T, transformed.points, atol=1e-12)

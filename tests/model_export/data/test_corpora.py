@@ -1,4 +1,4 @@
-"""Readers give what files say; splits keep equal texts together; the guard finds near repetitions."""
+"""Corpora: reading their files, splits without common texts, removal of near-duplicates."""
 
 import gzip
 import io
@@ -52,21 +52,21 @@ def test_a_table_maps_three_labels_and_keeps_equal_texts_together(tmp_path):
     content = "text\tlabel\ngood\tpositive\nso so\tneutral\nbad\tnegative\ngood\tpositive\nno label\t7\n"
     path.write_bytes(gzip.compress(content.encode()))
     rows = read_table(path, "salt")
-    told = [("good", 1.0), ("so so", 0.5), ("bad", 0.0), ("good", 1.0)]
-    assert [(row.text, row.target) for row in rows] == told
+    expected = [("good", 1.0), ("so so", 0.5), ("bad", 0.0), ("good", 1.0)]
+    assert [(row.text, row.target) for row in rows] == expected
     assert rows[0].split == rows[3].split
     assert {row.split for row in read_table(path, "")} == {"train"}
 
 
-def test_splits_have_the_shares_they_should(tmp_path):
+def test_splits_have_their_shares(tmp_path):
     path = tmp_path / "t.tsv"
     path.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(5000)))
-    found = count_rows({"t": read_table(path, "salt")})["t"]
-    assert found["validation"] == pytest.approx(300, abs=60)
-    assert found["test"] == pytest.approx(500, abs=80)
+    counts = count_rows({"t": read_table(path, "salt")})["t"]
+    assert counts["validation"] == pytest.approx(300, abs=60)
+    assert counts["test"] == pytest.approx(500, abs=80)
 
 
-def test_the_guard_drops_held_texts_that_training_nearly_has():
+def test_held_out_near_duplicates_of_training_texts_are_dropped():
     text = " ".join(WORDS)
     rows = [
         Row(text, 1.0),
@@ -76,8 +76,8 @@ def test_the_guard_drops_held_texts_that_training_nearly_has():
         Row("quite another text of more than eight words, all new", 0.0, "test"),
     ]
     assert [row.text for row in drop_near_duplicates(rows)] == [rows[0].text, rows[2].text, rows[4].text]
-    held = [Row("same words", 1.0, "validation"), Row("same words", 1.0, "test")]
-    assert [row.split for row in drop_near_duplicates(held)] == ["validation"]
+    held_out = [Row("same words", 1.0, "validation"), Row("same words", 1.0, "test")]
+    assert [row.split for row in drop_near_duplicates(held_out)] == ["validation"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_guard_drops_held_texts_that_training_nearly_has():
         ("a &quot;b&quot;", 'a "b"'),
     ],
 )
-def test_clean_takes_a_data_sets_own_marks_away(raw, text):
+def test_clean_removes_the_marks_of_data_sets(raw, text):
     assert clean(raw) == text
 
 

@@ -10,7 +10,7 @@ from service.text.tokenizer import TokenizedText
 
 
 @pytest.mark.parametrize("word", [".", "...", "!!!", ",", "The", "of", "it's", "just"])
-def test_word_without_a_meaning_of_its_own_is_a_function_word(word):
+def test_word_without_a_meaning_is_a_function_word(word):
     assert is_function_word(word)
 
 
@@ -21,24 +21,24 @@ def test_word_that_can_be_a_reason_is_not(word):
 
 def test_function_words_of_a_text_are_in_the_order_of_its_words():
     starts, ends = np.array([0, 4, 9]), np.array([3, 8, 10])
-    no = np.zeros(0, np.int64)
-    text = TokenizedText("The soup .", starts, ends, no, no, no, no, False)
+    empty = np.zeros(0, np.int64)
+    text = TokenizedText("The soup .", starts, ends, empty, empty, empty, empty, False)
     assert function_words(text).tolist() == [True, False, True]
 
 
 def test_reach_of_a_function_word_costs_more_and_padding_nothing():
-    """Two words in the first text, one in the second, whose other place is padding."""
+    """The first text has two words, the second one and padding."""
     head, scales = random_head(), random_encoder().output_scales
     codes = torch.from_numpy(np.random.default_rng(0).integers(-128, 128, (2, 1, 3, TINY.width))).float()
 
     def cost(*function_words):
-        marked = torch.zeros(4, dtype=torch.bool)
-        marked[list(function_words)] = True
-        batch = Batch(torch.ones(1, 3), torch.tensor([[0, 1, 3]]), 2, 2, marked.view(2, 2))
+        mask = torch.zeros(4, dtype=torch.bool)
+        mask[list(function_words)] = True
+        batch = Batch(torch.ones(1, 3), torch.tensor([[0, 1, 3]]), 2, 2, mask.view(2, 2))
         return head.word_points(scales, *codes, batch).reach_cost.item()
 
     assert cost(2) == cost() > 0
-    more = [cost(word) - cost() for word in (0, 1, 3)]
-    assert min(more) > 0
-    assert sum(more) == pytest.approx((FUNCTION_WORD_COST - 1) * cost())
+    differences = [cost(word) - cost() for word in (0, 1, 3)]
+    assert min(differences) > 0
+    assert sum(differences) == pytest.approx((FUNCTION_WORD_COST - 1) * cost())
     assert cost(0, 1, 2, 3) == pytest.approx(FUNCTION_WORD_COST * cost())

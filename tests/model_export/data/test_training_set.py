@@ -1,4 +1,4 @@
-"""Packed texts: what is taken from them and put into batches is what was packed."""
+"""Packed texts: selections and batches have the values that were packed."""
 
 import numpy as np
 import pytest
@@ -14,18 +14,18 @@ TOKENIZED = [TOKENIZER.tokenize(text) for text in TEXTS]
 PACKED = PackedTexts.pack(TOKENIZED)
 
 
-def same(ours: PackedTexts, theirs: PackedTexts) -> bool:
-    return all(np.array_equal(getattr(ours, name), getattr(theirs, name)) for name in vars(theirs))
+def are_equal(a: PackedTexts, b: PackedTexts) -> bool:
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in vars(b))
 
 
 @pytest.mark.parametrize("rows", [[0], [2, 0, 2], [4, 3, 2, 1, 0], []])
-def test_taken_texts_are_those_that_were_packed(rows):
-    taken = PACKED.take(np.array(rows, np.int64))
-    assert same(taken, PackedTexts.pack([TOKENIZED[i] for i in rows]))
+def test_selected_texts_are_those_that_were_packed(rows):
+    selected = PACKED.take(np.array(rows, np.int64))
+    assert are_equal(selected, PackedTexts.pack([TOKENIZED[i] for i in rows]))
 
 
-def test_sum_has_the_texts_of_both():
-    assert same(PackedTexts.pack(TOKENIZED[:2]) + PackedTexts.pack(TOKENIZED[2:]), PACKED)
+def test_sum_has_the_texts_of_both_operands():
+    assert are_equal(PackedTexts.pack(TOKENIZED[:2]) + PackedTexts.pack(TOKENIZED[2:]), PACKED)
     assert PACKED.sizes.tolist() == [len(text.token_ids) for text in TOKENIZED]
 
 

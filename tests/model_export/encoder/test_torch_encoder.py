@@ -1,4 +1,4 @@
-"""A encoder in torch, numpy and ONNX Runtime: the same whole numbers, whatever else is in the batch."""
+"""The encoder in torch, numpy and ONNX Runtime: equal integers in every batch."""
 
 import numpy as np
 import pytest
@@ -15,32 +15,32 @@ LENGTHS = (9, 1, 6, 64, 3, 9)
 OUTPUTS = ("states", "words", "follows")
 
 
-def draw(lengths, seed=0, pieces=400):
+def draw(lengths, seed=0, n_tokens=400):
     rng = np.random.default_rng(seed)
-    return [(rng.integers(1, pieces, n), np.arange(n)) for n in lengths]
+    return [(rng.integers(1, n_tokens, n), np.arange(n)) for n in lengths]
 
 
-def feeds(passages):
-    T, N = sum(len(pieces) for pieces, _ in passages), max(len(pieces) for pieces, _ in passages)
-    rows, at = np.full((len(passages), N), T), 0
-    for row, (pieces, _) in zip(rows, passages, strict=True):
-        row[: len(pieces)] = np.arange(at, at + len(pieces))
-        at += len(pieces)
-    pieces, places = (np.concatenate(part) for part in zip(*passages, strict=True))
-    return {"pieces": pieces, "places": places, "rows": rows}
+def make_feeds(chunks):
+    T, N = sum(len(tokens) for tokens, _ in chunks), max(len(tokens) for tokens, _ in chunks)
+    rows, begin = np.full((len(chunks), N), T), 0
+    for row, (tokens, _) in zip(rows, chunks, strict=True):
+        row[: len(tokens)] = np.arange(begin, begin + len(tokens))
+        begin += len(tokens)
+    tokens, positions = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
+    return {"pieces": tokens, "places": positions, "rows": rows}
 
 
-def answers(session, passages):
-    """The outputs of each passage."""
-    states, words, follows = session.run(feeds(passages), OUTPUTS)
-    found, at = [], 0
-    for b, (pieces, _) in enumerate(passages):
-        n = len(pieces)
-        found.append((states[at : at + n], words[at : at + n], follows[:, b, :n, :n]))
+def run_session(session, chunks):
+    """Return the outputs of each chunk."""
+    states, words, follows = session.run(make_feeds(chunks), OUTPUTS)
+    outputs, begin = [], 0
+    for b, (tokens, _) in enumerate(chunks):
+        end, n = begin + len(tokens), len(tokens)
+        outputs.append((states[begin:end], words[begin:end], follows[:, b, :n, :n]))
         assert not follows[:, b, n:].any()
         assert not follows[:, b, :, n:].any()
-        at += n
-    return found
+        begin = end
+    return outputs
 
 
 @pytest.fixture(
@@ -57,125 +57,119 @@ def session(encoder):
     return Runtime("cpu", 1).open(to_onnx(quantize(encoder)).SerializeToString())
 
 
-def equal(one, other):
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+def are_equal(outputs, expected):
+    return all(np.array_equal(a, b) for a, b in zip(outputs, expected, strict=True))
 
 
-def test_what_passes_a_gradient_is_its_value_to_the_bit():
-    """Else a head that follows two, whose values have a mean of .5, reads the wrong whole number."""
+def test_straight_through_keeps_half_integers_to_the_bit():
+    """A head with a tie of two has means of .5, which would be rounded to another integer."""
     value, gradient = torch.arange(-255, 256) / 2, torch.linspace(0.1, 0.9, 511).requires_grad_()
-    passed = straight_through(value, gradient)
-    assert torch.equal(passed, value)
-    passed.sum().backward()
+    output = straight_through(value, gradient)
+    assert torch.equal(output, value)
+    output.sum().backward()
     assert gradient.grad is not None
     assert torch.equal(gradient.grad, torch.ones(511))
 
 
 def test_graph_gives_the_numbers_of_the_definition(encoder, session):
-    """To the bit, whatever else is in the batch."""
-    weights, passages = quantize(encoder), draw(LENGTHS)
-    for company in (passages, passages[::-1], *([passage] for passage in passages)):
-        for passage, found in zip(company, answers(session, company), strict=True):
-            assert equal(found, run(weights, *passage))
-            assert equal(found, run(to_float(weights), *passage))
+    """To the bit, in every batch."""
+    weights, chunks = quantize(encoder), draw(LENGTHS)
+    for batch in (chunks, chunks[::-1], *([chunk] for chunk in chunks)):
+        for chunk, outputs in zip(batch, run_session(session, batch), strict=True):
+            assert are_equal(outputs, run(weights, *chunk))
+            assert are_equal(outputs, run(to_float(weights), *chunk))
 
 
 def test_weights_are_float32_only_where_every_sum_is_exact():
     columns = {rows: np.full((rows, 1), 127, np.int8) for rows in (518, 519)}  # 519 * 127 * 255 > 2^24
     floats = to_float({"0.up": columns[518], "0.down": columns[519], "table": columns[518]})
-    assert {name: str(each.dtype) for name, each in floats.items()} == {
-        "0.up": "float32",
-        "0.down": "float64",
-        "table": "int8",
-    }
+    assert {name: str(array.dtype) for name, array in floats.items()} == {
+        "0.up": "float32", "0.down": "float64", "table": "int8",
+    }  # fmt: skip
 
 
 def test_float_products_give_the_numbers_of_integer_products(encoder, session):
     """The graph for GPUs, with the same initializers."""
-    graph = to_onnx(quantize(encoder), products="float")
-    same = to_onnx(quantize(encoder)).graph.initializer
-    assert [each.SerializeToString() for each in graph.graph.initializer] == [
-        each.SerializeToString() for each in same
-    ]
-    float_session = Runtime("cpu", 1).open(graph.SerializeToString())
+    model = to_onnx(quantize(encoder), products="float")
+    integer_model = to_onnx(quantize(encoder))
+    assert list(model.graph.initializer) == list(integer_model.graph.initializer)
+    float_session = Runtime("cpu", 1).open(model.SerializeToString())
     for seed in range(5):
         chunks = draw(LENGTHS, seed)
-        for one, other in zip(answers(float_session, chunks), answers(session, chunks), strict=True):
-            assert equal(one, other)
+        expected = run_session(session, chunks)
+        assert all(map(are_equal, run_session(float_session, chunks), expected))
 
 
 def test_torch_gives_the_numbers_of_the_definition(encoder):
     weights = quantize(encoder)
-    for pieces, places in draw(LENGTHS, seed=1):
+    for tokens, positions in draw(LENGTHS, seed=1):
         with torch.no_grad():
-            states, words, attention = encoder.quantized(torch.from_numpy(pieces)[None])
+            states, words, attention = encoder.quantized(torch.from_numpy(tokens)[None])
         counts = torch.stack(attention.counts)[:, 0]
-        theirs = [states[0] + 128, words[0] + 128, counts]
-        assert equal([x.numpy().astype(np.uint8) for x in theirs], run(weights, pieces, places))
+        outputs = [x.numpy().astype(np.uint8) for x in (states[0] + 128, words[0] + 128, counts)]
+        assert are_equal(outputs, run(weights, tokens, positions))
 
 
 def test_torch_norms_states_as_the_definition_does():
-    """Of a thousand states two hundred were off by a bit, and now and then one ended a step away."""
+    """Two hundred of a thousand states differed in a bit, some of them by a step after rounding."""
     states = np.random.default_rng(0).normal(0, 40, (1_000, 32)).astype(np.float32)
     norm = random_encoder().norm
     with torch.no_grad():
-        theirs = norm.grid * norm.quantized(torch.from_numpy(states))
+        normed = norm.grid * norm.quantized(torch.from_numpy(states))
     weights = {
         "limit": np.float32(200),
         "clip": False,
         "norm.gain": norm.grid * norm.gain.detach().numpy(),
         "norm.shift": norm.grid * norm.shift.detach().numpy(),
     }
-    assert np.array_equal(theirs.numpy(), normalize(states, weights, "norm"))
+    assert np.array_equal(normed.numpy(), normalize(states, weights, "norm"))
 
 
 def test_some_heads_tie_where_scores_are_small():
     weights = quantize(random_encoder(follows=0.002))
     _, _, follows = run(weights, *draw([30])[0])
-    assert follows.sum(-1).max() > 4  # more followed than there are heads: a tie
+    assert follows.sum(-1).max() > 4  # more keys than heads: a tie
 
 
-def left_out(session, passages, gone_of):
-    """Whether the state of a piece is what it was, wherever `gone_of` leaves out pieces for it."""
-    for pieces, places in passages:
-        ((states, _, follows),) = answers(session, [(pieces, places)])
-        for i, read in enumerate(read_by(follows)):
-            for gone in gone_of(i, read):
-                kept = np.setdiff1d(np.arange(len(pieces)), gone)
-                ((less, _, _),) = answers(session, [(pieces[kept], places[kept])])
-                yield np.array_equal(less[np.flatnonzero(kept == i)[0]], states[i])
+def ablate(session, chunks, removals):
+    """Yield whether the state of a token stays the same without those that `removals` returns for it."""
+    for tokens, positions in chunks:
+        ((states, _, follows),) = run_session(session, [(tokens, positions)])
+        for i, field in enumerate(receptive_fields(follows)):
+            for removed in removals(i, field):
+                rest = np.setdiff1d(np.arange(len(tokens)), removed)
+                ((ablated, _, _),) = run_session(session, [(tokens[rest], positions[rest])])
+                yield np.array_equal(ablated[np.flatnonzero(rest == i)[0]], states[i])
 
 
 @pytest.mark.parametrize("config", [TINY, RELATIVE], ids=["absolute positions", "relative positions"])
-def test_leaving_out_what_was_not_read_changes_nothing(config):
-    """One piece, and all of them at once, to the bit: keys are static (docs/theory.md, section 7)."""
+def test_removing_unread_tokens_changes_nothing(config):
+    """One token, and all of them at once, to the bit: keys are static (docs/theory.md, section 7)."""
     session = Runtime("cpu", 1).open(to_onnx(quantize(random_encoder(config))).SerializeToString())
 
-    def unread(i, read):
-        unread = np.flatnonzero(~read)
-        return [*unread[:3, None], unread] if len(unread) else []
+    def unread(i, field):
+        tokens = np.flatnonzero(~field)
+        return [*tokens[:3, None], tokens] if len(tokens) else []
 
-    stayed = list(left_out(session, draw([12] * 12, seed=3), unread))
-    assert len(stayed) > 100
-    assert all(stayed)
-
-
-def test_leaving_out_what_was_read_changes_states(session):
-    """The other half: what a piece has read did enter its state."""
-
-    def another(i, read):
-        return [j for j in np.flatnonzero(read) if j != i][:1]
-
-    stayed = list(left_out(session, draw([12] * 12, seed=4), another))
-    assert sum(stayed) < 0.1 * len(stayed)
+    unchanged = list(ablate(session, draw([12] * 12, seed=3), unread))
+    assert len(unchanged) > 100
+    assert all(unchanged)
 
 
-def read_by(follows):
-    """[N, N] what each piece has read: R^l(i) = R^(l-1)(i) and what those have read whom it follows."""
-    read = np.eye(follows.shape[1], dtype=bool)
+def test_removing_a_token_that_was_read_changes_states(session):
+    def first_read(i, field):
+        return [j for j in np.flatnonzero(field) if j != i][:1]
+
+    unchanged = list(ablate(session, draw([12] * 12, seed=4), first_read))
+    assert sum(unchanged) < 0.1 * len(unchanged)
+
+
+def receptive_fields(follows):
+    """Return [N, N] what each token has read: R^l(i) is the union of R^(l-1) over i and what i follows."""
+    fields = np.eye(follows.shape[1], dtype=bool)
     for layer in follows:
-        read |= (layer > 0) @ read
-    return read
+        fields |= (layer > 0) @ fields
+    return fields
 
 
 def test_sums_that_could_not_be_exact_get_a_larger_unit():

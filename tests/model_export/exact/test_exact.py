@@ -1,4 +1,4 @@
-"""The exact built, end to end: data in, bundle written, every sequence asked of the served graph."""
+"""The exact construction from data to bundle: the served graph classifies every sequence."""
 
 import json
 from dataclasses import replace
@@ -32,12 +32,12 @@ def very_different_lengths(rng, N, d):
 
 @pytest.fixture
 def build(tmp_path):
-    """rows -> (what was built, what was measured, the served model)."""
+    """Return a function of rows: the classifier, its verification and the served model."""
 
     def build(rows, dtype="float64", positions=False):
         built = build_classifier(make_examples(rows, dtype=dtype), dtype=dtype, positions=positions)
-        found = write_verified(built, tmp_path / "model", description="a test", license="none")
-        return built, found, SequenceClassifier.load(read_bundle(tmp_path / "model"), Runtime("cpu"))
+        verified = write_verified(built, tmp_path / "model", description="a test", license="none")
+        return built, verified, SequenceClassifier.load(read_bundle(tmp_path / "model"), Runtime("cpu"))
 
     return build
 
@@ -63,8 +63,8 @@ def test_exact_classifies_every_sequence(family, sizes, d, dtype, build):
     for N in sizes:
         rng = np.random.default_rng([d, N])
         rows = labelled(family(rng, N, d), rng, dtype)
-        built, found, model = build(rows, dtype)
-        assert (found.n_sequences, found.n_errors, found.max_error) == (N, 0, 0.0)
+        built, verified, model = build(rows, dtype)
+        assert (verified.n_sequences, verified.n_errors, verified.max_error) == (N, 0, 0.0)
         assert len(built.model.blocks) <= 3 * N
         numbers = [getattr(block, name) for block in built.model.blocks for name in PARAMETERS]
         assert sum(map(np.size, numbers)) == built.model.n_parameters
@@ -73,32 +73,32 @@ def test_exact_classifies_every_sequence(family, sizes, d, dtype, build):
         shuffled = [rng.permutation(row["sequence"]) for row in rows]
         assert labels_of(model.classify(shuffled)) == [row["label"] for row in rows]
 
-        if found.radius is not None:  # None: all labels are the same
+        if verified.radius is not None:  # None: all labels are the same
             # In float32 adding the noise rounds by as much as 1e-6.
-            reach = max(0, 0.99 * found.radius - (1e-6 if dtype == "float32" else 0))
+            distance = max(0, 0.99 * verified.radius - (1e-6 if dtype == "float32" else 0))
             noise = [rng.normal(size=tokens.shape) for tokens in shuffled]
-            steps = [reach * step / np.linalg.norm(step, axis=1, keepdims=True) for step in noise]
+            steps = [distance * step / np.linalg.norm(step, axis=1, keepdims=True) for step in noise]
             moved = [tokens + step for tokens, step in zip(shuffled, steps, strict=True)]
             assert labels_of(model.classify(moved)) == [row["label"] for row in rows]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_exact_answers_do_not_depend_on_how_often_a_sequence_is_repeated(dtype, build):
-    """The mean of many equal codes was rounded as their sum is: margins drifted, by 3e-4 in float32."""
+    """The mean of many equal codes was rounded like their sum: margins changed, in float32 by 3e-4."""
     rng = np.random.default_rng(9)
     rows = labelled(same_support(rng, 25, 2), rng, dtype)
     _, _, model = build(rows, dtype)
     sequences = [row["sequence"] for row in rows]
     repeated = [np.tile(tokens, (3001 // len(tokens), 1)) for tokens in sequences]
-    once, often = model.classify(sequences), model.classify(repeated)
-    assert [answer["margin"] for answer in once] == [answer["margin"] for answer in often]
-    assert labels_of(once) == labels_of(often)
+    expected, answers = model.classify(sequences), model.classify(repeated)
+    assert [answer["margin"] for answer in answers] == [answer["margin"] for answer in expected]
+    assert labels_of(answers) == labels_of(expected)
 
 
 def test_exact_codes_round_no_more_than_the_layout_says():
     """Nested frequency splits move a code by rounded shares, one after the other."""
     rng = np.random.default_rng(4)
-    measured = 0.0
+    max_ratio = 0.0
     for family in (same_support, overlapping, random):
         examples = make_examples(labelled(family(rng, 40, 2), rng, "float32"), dtype="float32")
         measures = compute_measures(examples, examples.points)
@@ -109,17 +109,17 @@ def test_exact_codes_round_no_more_than_the_layout_says():
             x = points
             for block in splitting:  # in both precisions, with the parameters as the graph holds them
                 X, x = rounded(block, np.float64)(X), rounded(block, np.float32)(x)
-            measured = max(measured, float(np.abs(X[:, 0] - x[:, 0]).max()) / layout.error)
-    assert 0.01 < measured < 1
+            max_ratio = max(max_ratio, float(np.abs(X[:, 0] - x[:, 0]).max()) / layout.error)
+    assert 0.01 < max_ratio < 1
 
 
 def rounded(block, dtype):
-    """The block with its parameters in float32, to be computed in `dtype`."""
+    """Return the block with parameters in float32, to be computed in `dtype`."""
     return replace(block, **{name: dtype(np.float32(getattr(block, name))) for name in PARAMETERS})
 
 
 def test_exact_distinguishes_true_from_1(build):
-    """Both are one value in Python: they were one label."""
+    """Both are equal in Python, and were the same label."""
     sequences = [np.array([[float(i)]]) for i in range(3)]
     _, _, model = build(with_outputs(sequences, "label", [1, True, "1"]))
     assert list(map(repr, labels_of(model.classify(sequences)))) == ["1", "True", "'1'"]
@@ -148,8 +148,8 @@ def test_exact_counts_order_only_with_positions(build):
     rows = [{"sequence": [[1.0], [2.0]], "label": "up"}, {"sequence": [[2.0], [1.0]], "label": "down"}]
     with pytest.raises(ImpossibleData, match=r"sequence 0 and sequence 1 .*--positions"):
         build(rows)
-    _, found, model = build(rows, positions=True)
-    assert found.n_errors == 0
+    _, verified, model = build(rows, positions=True)
+    assert verified.n_errors == 0
     assert labels_of(model.classify([np.array([[1.0], [2.0]]), np.array([[2.0], [1.0]])])) == ["up", "down"]
 
 
@@ -174,9 +174,9 @@ def test_exact_interpolates_vectors(d, width, build):
     rng = np.random.default_rng([d, width])
     sequences = [*random(rng, 25, d), *same_support(rng, 5, d)]
     rows = [{"sequence": tokens, "target": 100 * rng.normal(size=width)} for tokens in sequences]
-    built, found, model = build(rows)
-    assert found.n_errors == 0
-    assert found.max_error < 1e-6
+    built, verified, model = build(rows)
+    assert verified.n_errors == 0
+    assert verified.max_error < 1e-6
     assert len(built.model.blocks) <= 90
     answer = model.classify([rows[0]["sequence"]])[0]
     assert answer["label"] is None
@@ -187,16 +187,16 @@ def test_exact_sends_sequences_to_sequences(build):
     rng = np.random.default_rng(6)
     sequences = [*(rng.normal(size=(rng.integers(5, 12), 2)) for _ in range(20)), *same_support(rng, 4, 2)]
     rows = [{"sequence": tokens, "targets": rng.normal(size=(rng.integers(1, 5), 2))} for tokens in sequences]
-    built, found, model = build(rows)
-    assert found.n_errors == 0
-    assert found.max_error < 1e-6
+    built, verified, model = build(rows)
+    assert verified.n_errors == 0
+    assert verified.max_error < 1e-6
     assert built.bound == 2 * 24 - 1 + sum(len(row["targets"]) for row in rows)
     assert len(built.model.blocks) <= built.bound
     answer = model.classify([rows[0]["sequence"]])[0]
     outputs = np.array(answer["output"])
     assert (answer["leader"], len(outputs)) == (None, len(rows[0]["sequence"]))
-    apart = np.abs(outputs[:, None] - rows[0]["targets"][None]).max(axis=2)
-    assert max(apart.min(axis=0).max(), apart.min(axis=1).max()) < 1e-6
+    distances = np.abs(outputs[:, None] - rows[0]["targets"][None]).max(axis=2)
+    assert max(distances.min(axis=0).max(), distances.min(axis=1).max()) < 1e-6
 
 
 def test_exact_graph_is_the_transformer_it_says(build):
@@ -210,8 +210,8 @@ def test_exact_graph_is_the_transformer_it_says(build):
             assert labels_of(model.classify([row["sequence"]])) == [row["label"]]
 
 
-@pytest.mark.parametrize(("dtype", "most"), [("float64", 0.0), ("float32", 1e-5)])
-def test_exact_graph_gives_whole_numbers_for_labels(dtype, most):
+@pytest.mark.parametrize(("dtype", "max_error"), [("float64", 0.0), ("float32", 1e-5)])
+def test_exact_graph_gives_whole_numbers_for_labels(dtype, max_error):
     """In float64 exactly; in float32 the read-out of frequency splits rounds."""
     for family in FAMILIES:
         rng = np.random.default_rng([3, 40])
@@ -222,7 +222,7 @@ def test_exact_graph_gives_whole_numbers_for_labels(dtype, most):
         for points, ((zero, code),) in zip(built.examples.points, built.examples.outputs, strict=True):
             feeds = {"tokens": points[None].astype(dtype), "mask": np.ones((1, len(points)), bool)}
             (output,) = session.run(feeds, ("output",))
-            assert np.abs(output[0] - [zero, code, 0]).max() <= most
+            assert np.abs(output[0] - [zero, code, 0]).max() <= max_error
 
 
 def test_exact_graph_does_not_grow_and_shows_its_functions():
@@ -235,8 +235,8 @@ def test_exact_graph_does_not_grow_and_shows_its_functions():
     names = {(function.domain, function.name) for function in graphs[0].functions}
     assert {("hardmax", "FeedForward"), ("hardmax", "RankOneAttention")} <= names
     bodies = [node for node in graphs[0].graph.node if node.op_type == "Loop"]
-    called = {node.op_type for loop in bodies for node in loop.attribute[0].g.node}
-    assert "FeedForward" in called
+    op_types = {node.op_type for loop in bodies for node in loop.attribute[0].g.node}
+    assert "FeedForward" in op_types
     onnx.checker.check_model(graphs[1], full_check=True)
 
 
@@ -246,12 +246,12 @@ def write_lines(path, rows):
     return path
 
 
-def test_exact_command_writes_a_bundle_and_says_what_it_measured(tmp_path, capsys):
+def test_exact_command_writes_a_bundle_and_prints_figures(tmp_path, capsys):
     rng = np.random.default_rng(10)
     data = write_lines(tmp_path / "data.jsonl", labelled(random(rng, 12, 2), rng))
     assert main(["exact", "--data", str(data), "--out", str(tmp_path / "twelve")]) == 0
-    said = capsys.readouterr().out
-    assert all(figure in said for figure in ("N = 12", "bound 3N = 36", "100 % (12 of 12")), said
+    output = capsys.readouterr().out
+    assert all(figure in output for figure in ("N = 12", "bound 3N = 36", "100 % (12 of 12")), output
     card = read_bundle(tmp_path / "twelve").card
     assert (card["kind"], card["labels"], card["dimension"]) == ("sequences", [7, "rose", "wine"], 2)
     assert card["figures"]["accuracy"] == 1.0
@@ -266,23 +266,23 @@ def test_exact_command_refuses_in_one_line_and_writes_nothing(tmp_path, capsys):
     assert not (tmp_path / "model").exists()
 
 
-def test_exact_names_a_file_that_is_not_there(tmp_path):
+def test_exact_names_a_missing_file(tmp_path):
     with pytest.raises(NotFound, match=r"absent\.jsonl cannot be read: No such file"):
         read_examples(tmp_path / "absent.jsonl")
 
 
-def test_exact_knows_the_chords_of_the_example_in_any_voicing(tmp_path):
-    """Other orders and other doublings than those in the file, which are measures it has not seen."""
+def test_exact_classifies_the_chords_of_the_example_in_any_voicing(tmp_path):
+    """Other orders and doublings than in the file are other measures."""
     examples = read_examples(EXAMPLES / "chords.jsonl")
     built = build_classifier(examples)
-    found = write_verified(built, tmp_path / "chords", description="a test", license="none")
+    verified = write_verified(built, tmp_path / "chords", description="a test", license="none")
     model = SequenceClassifier.load(read_bundle(tmp_path / "chords"), Runtime("cpu"))
-    assert (found.n_sequences, found.n_errors) == (48, 0)
+    assert (verified.n_sequences, verified.n_errors) == (48, 0)
     assert len(built.model.blocks) <= 144
     voicings = [np.concatenate([points[::-1], points[:1], points]) for points in examples.points]
-    wanted = [examples.labels[int(output[0, 1])] for output in examples.outputs]
-    assert labels_of(model.classify(voicings)) == wanted
-    assert sorted(set(wanted)) == ["augmented", "diminished", "major", "minor"]
+    expected = [examples.labels[int(output[0, 1])] for output in examples.outputs]
+    assert labels_of(model.classify(voicings)) == expected
+    assert sorted(set(expected)) == ["augmented", "diminished", "major", "minor"]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_exact_names_what_is_wrong_with_its_data(tmp_path, text, message):
 
 
 def test_exact_refuses_to_write_a_model_that_is_wrong(tmp_path):
-    """The examples are swapped behind the model's back."""
+    """The examples are swapped after the construction."""
     rows = [{"sequence": [[0.0]], "label": "a"}, {"sequence": [[1.0]], "label": "b"}]
     built = build_classifier(make_examples(rows))
     built.examples.points.reverse()

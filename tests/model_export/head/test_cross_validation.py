@@ -1,4 +1,4 @@
-"""What is measured of a head: a row is judged by what was chosen from other rows."""
+"""Cross-validation: thresholds for a row are chosen from other rows."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from evaluation.labels import Rows
 from model_export.head.cross_validation import HeldOutPredictions, _f1_thresholds
 
 
-def test_row_is_measured_with_thresholds_that_other_rows_chose():
-    """One row of a hundred has the label: only by itself would it get a threshold below its .3."""
+def test_thresholds_for_a_row_are_chosen_from_other_rows():
+    """One row of a hundred has the label: only its own probability of .3 gives a threshold below .5."""
     truth = [("late",)] + [()] * 99
     rows = Rows([f"text {i}" for i in range(100)], truth, ("late",), True, [])
-    said = np.log(np.array([[0.3 / 0.7], *[[0.1 / 0.9]] * 99]))
-    whole, each = _f1_thresholds(HeldOutPredictions(np.arange(100), said, [{}] * 100, 0, 1.0), rows)
-    assert whole[0] <= 0.3
-    assert each[0] == (0.5,)
-    assert each[1] == each[99] == whole
+    logits = np.log(np.array([[0.3 / 0.7], *[[0.1 / 0.9]] * 99]))
+    overall, per_row = _f1_thresholds(HeldOutPredictions(np.arange(100), logits, [{}] * 100, 0, 1.0), rows)
+    assert overall[0] <= 0.3
+    assert per_row[0] == (0.5,)
+    assert per_row[1] == per_row[99] == overall

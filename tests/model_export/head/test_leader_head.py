@@ -1,4 +1,4 @@
-"""A plane in numpy and in ONNX Runtime: the same numbers, and the definition of the dynamics."""
+"""The leader head in torch, numpy and ONNX Runtime: the same numbers in all of them."""
 
 import time
 from types import MappingProxyType
@@ -22,9 +22,9 @@ LENGTHS = (9, 1, 30, 5 * MAX_WORDS_WITHOUT_SEARCH, 100, 3)
 OUTPUTS = ("bias", "contribution", "target", "since", "plane")
 
 
-def draw(lengths, seed=0, width=32, alike=0):
-    """States of pieces, and the words of each text by the rows of their pieces; of each, `alike` words are
-    twins of its first three.
+def draw(lengths, seed=0, width=32, n_copies=0):
+    """Return states of tokens, and the words of each text as rows of tokens; in each text, `n_copies` words
+    have the states of its first three.
     """
     rng = np.random.default_rng(seed)
     texts, T = [], 0
@@ -36,72 +36,70 @@ def draw(lengths, seed=0, width=32, alike=0):
     states = rng.integers(0, 256, (T, width)).astype(np.uint8)
     words = rng.integers(0, 256, (T, width)).astype(np.uint8)
     for text in texts:
-        for i, word in enumerate(text[3 : 3 + alike]):
+        for i, word in enumerate(text[3 : 3 + n_copies]):
             states[word], words[word] = states[text[i % 3][0]], words[text[i % 3][0]]
     return states, words, texts
 
 
-def answers(session, states, words, texts, fed=MappingProxyType({})):
+def run_session(session, states, words, texts, weights=MappingProxyType({})):
     members = [word for text in texts for word in text]
     padded = np.full((len(members), max(map(len, members))), len(states))
     for row, word in zip(padded, members, strict=True):
         row[: len(word)] = word
-    places, at = np.full((len(texts), max(map(len, texts))), len(members)), 0
-    for row, text in zip(places, texts, strict=True):
-        row[: len(text)] = np.arange(at, at + len(text))
-        at += len(text)
-    feeds = {"states": states, "words": words, "members": padded, "texts": places, **fed}
-    found = session.run(feeds, OUTPUTS)
-    return {
-        name: value[:, 0] if name == "plane" else value[0] for name, value in zip(OUTPUTS, found, strict=True)
-    }
+    rows, begin = np.full((len(texts), max(map(len, texts))), len(members)), 0
+    for row, text in zip(rows, texts, strict=True):
+        row[: len(text)] = np.arange(begin, begin + len(text))
+        begin += len(text)
+    feeds = {"states": states, "words": words, "members": padded, "texts": rows, **weights}
+    outputs = zip(OUTPUTS, session.run(feeds, OUTPUTS), strict=True)
+    return {name: output[:, 0] if name == "plane" else output[0] for name, output in outputs}
 
 
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (2, 3), (5, 4)])
 @pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
-@pytest.mark.parametrize("alike", [0, 4, 500], ids=["", "twins", "nothing else"])
-def test_graph_gives_the_count_output_numbers_the_definition(d, labels, alike, use_embeddings):
+@pytest.mark.parametrize("n_copies", [0, 4, 500], ids=["", "copies", "only copies"])
+def test_graph_gives_the_numbers_of_the_definition(d, labels, n_copies, use_embeddings):
     weights = quantize(random_head(d, labels, use_embeddings=use_embeddings), random_encoder().output_scales)
     session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
-    states, words, texts = draw(LENGTHS, alike=alike)
-    for company in (texts, *([text] for text in texts)):
-        found = answers(session, states, words, company)
-        for b, text in enumerate(company):
-            told, n = run(weights, states, words, text), len(text)
-            assert np.array_equal(found["plane"][:, b, :n], told.plane)
-            assert np.array_equal(found["target"][b, :n], told.target)
-            assert np.array_equal(found["since"][b, :n], told.since)
-            assert np.array_equal(found["contribution"][b, :, :n], told.contribution)
-            assert np.array_equal(found["bias"][b], told.bias)
-            assert (found["target"][b, n:] == -1).all()
-            assert not found["contribution"][b, :, n:].any()
+    states, words, texts = draw(LENGTHS, n_copies=n_copies)
+    for batch in (texts, *([text] for text in texts)):
+        outputs = run_session(session, states, words, batch)
+        for b, text in enumerate(batch):
+            expected, n = run(weights, states, words, text), len(text)
+            assert np.array_equal(outputs["plane"][:, b, :n], expected.plane)
+            assert np.array_equal(outputs["target"][b, :n], expected.target)
+            assert np.array_equal(outputs["since"][b, :n], expected.since)
+            assert np.array_equal(outputs["contribution"][b, :, :n], expected.contribution)
+            assert np.array_equal(outputs["bias"][b], expected.bias)
+            assert (outputs["target"][b, n:] == -1).all()
+            assert not outputs["contribution"][b, :, n:].any()
 
 
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (5, 4)])
-@pytest.mark.parametrize("alike", [0, 4, 500], ids=["", "twins", "nothing else"])
-def test_float_graph_gives_the_numbers_of_the_integer_graph(d, labels, alike):
+@pytest.mark.parametrize("n_copies", [0, 4, 500], ids=["", "copies", "only copies"])
+def test_float_graph_gives_the_numbers_of_the_integer_graph(d, labels, n_copies):
     weights = quantize(random_head(d, labels, use_embeddings=True), random_encoder().output_scales)
     model = to_onnx(weights)
-    graph, given = to_float(model).SerializeToString(), split_weights(model.SerializeToString())[1]
-    assert len(graph) < 30_000  # no weights
-    states, words, texts = draw(LENGTHS, alike=alike)
-    expected = answers(Runtime("cpu", 1).open(model.SerializeToString()), states, words, texts)
-    found = answers(Runtime("cpu", 1).open(graph), states, words, texts, given)
+    graph, shared_weights = to_float(model).SerializeToString(), split_weights(model.SerializeToString())[1]
+    assert len(graph) < 30_000  # without weights
+    states, words, texts = draw(LENGTHS, n_copies=n_copies)
+    expected = run_session(Runtime("cpu", 1).open(model.SerializeToString()), states, words, texts)
+    outputs = run_session(Runtime("cpu", 1).open(graph), states, words, texts, shared_weights)
     for name in OUTPUTS:
-        np.testing.assert_array_equal(found[name], expected[name])
+        np.testing.assert_array_equal(outputs[name], expected[name])
 
 
-def test_float_graph_has_no_product_of_whole_numbers():
+def test_float_graph_has_no_integer_product():
     model = to_float(to_onnx(quantize(random_head(), random_encoder().output_scales)))
-    left = {node.op_type for function in model.functions for node in function.node}
-    assert "MatMulInteger" not in left
-    assert "MatMul" in left
+    op_types = {node.op_type for function in model.functions for node in function.node}
+    assert "MatMulInteger" not in op_types
+    assert "MatMul" in op_types
 
 
 @pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
 def test_torch_gives_the_logits_of_the_definition(use_embeddings):
-    plane, reader = random_head(labels=3, use_embeddings=use_embeddings), random_encoder()
-    weights = quantize(plane, reader.output_scales)
+    head, encoder = random_head(labels=3, use_embeddings=use_embeddings), random_encoder()
+    weights = quantize(head, encoder.output_scales)
     states, words, texts = draw((9, 4))
     M = max(map(len, texts))
     word = np.concatenate(
@@ -109,50 +107,50 @@ def test_torch_gives_the_logits_of_the_definition(use_embeddings):
     )
     batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(texts), M)
     with torch.no_grad():
-        logits, _ = plane(
-            reader.output_scales,
+        logits, _ = head(
+            encoder.output_scales,
             *(torch.from_numpy(x.astype(np.float32) - 128)[None] for x in (states, words)),
             batch,
         )
     for row, text in zip(logits, texts, strict=True):
-        told = run(weights, states, words, text)
-        np.testing.assert_allclose(row.numpy(), told.bias + told.contribution.sum(1), rtol=1e-12)
+        expected = run(weights, states, words, text)
+        np.testing.assert_allclose(row.numpy(), expected.bias + expected.contribution.sum(1), rtol=1e-12)
 
 
-def test_every_word_is_counted_where_its_leader_stands():
+def test_words_contribute_with_the_sign_of_their_leader():
     weights = quantize(random_head(), random_encoder().output_scales)
     states, words, (text,) = draw([40])
-    told = run(weights, states, words, text)
-    for leader in set(told.target.tolist()):
-        assert told.target[leader] == leader
-        assert (told.plane[:, leader] == told.plane[0, leader]).all()  # it never moved
-        followers = np.flatnonzero(told.target == leader)
-        sides = np.sign(told.contribution[0, followers])
-        assert len(set(sides.tolist())) == 1
+    outputs = run(weights, states, words, text)
+    for leader in set(outputs.target.tolist()):
+        assert outputs.target[leader] == leader
+        assert (outputs.plane[:, leader] == outputs.plane[0, leader]).all()  # it never moved
+        followers = np.flatnonzero(outputs.target == leader)
+        signs = np.sign(outputs.contribution[0, followers])
+        assert len(set(signs.tolist())) == 1
 
 
 @pytest.mark.alone
-def test_time_for_a_text_that_repeats_grows_with_its_length():
-    """All of its words may stand at corners, and were compared with each other: with ten times the words 160
-    times the time.
+def test_time_of_a_repetitive_text_is_linear_in_its_length():
+    """All of its words may be vertices, and were compared with each other: ten times the words took 160 times
+    as long.
     """
     session = Runtime("cpu", 1).open(
         to_onnx(quantize(random_head(), random_encoder().output_scales)).SerializeToString()
     )
 
-    def took_s(words):
-        asked, took = draw([words], alike=words), []
+    def measure_s(n_words):
+        inputs, times_s = draw([n_words], n_copies=n_words), []
         for _ in range(5):
-            began = time.perf_counter()
-            answers(session, *asked)
-            took.append(time.perf_counter() - began)
-        return min(took)
+            start_s = time.perf_counter()
+            run_session(session, *inputs)
+            times_s.append(time.perf_counter() - start_s)
+        return min(times_s)
 
-    assert took_s(2_500) < 20 * took_s(250)
+    assert measure_s(2_500) < 20 * measure_s(250)
 
 
-def test_head_is_written_as_the_bundled_one_was_to_the_byte():
-    """It was of one family of six, by chance: heads of different ones do not run together."""
-    bundled = (PRETRAINED_FOLDER / "sentiment-small" / "model.onnx").read_bytes()
-    model = to_onnx(read_weights(onnx.load_from_string(bundled)))
-    assert model.SerializeToString(deterministic=True) == bundled
+def test_graph_of_the_pretrained_head_is_reproduced_to_the_byte():
+    """The graph was one of six by chance: heads with different graphs do not run in one batch."""
+    pretrained = (PRETRAINED_FOLDER / "sentiment-small" / "model.onnx").read_bytes()
+    model = to_onnx(read_weights(onnx.load_from_string(pretrained)))
+    assert model.SerializeToString(deterministic=True) == pretrained

@@ -1,4 +1,4 @@
-"""What is called unlike the rows: 5 % of what is like them, and what is written in another language."""
+"""Out-of-distribution detection: 5 % of texts like the training data are flagged, and other languages."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from model_export.head.train import open_encoder
 from service.settings import PRETRAINED_FOLDER
 from service.text.tokenizer import TokenizedText
 
-STRANGE = """Gozdovi so pozimi tihi in sneg prekriva steze.
+OTHER_LANGUAGES = """Gozdovi so pozimi tihi in sneg prekriva steze.
 Els nens juguen al pati mentre la mare prepara el sopar.
 Raudteejaam asub vana turu lähedal.
 Watoto wanacheza nje ya nyumba yao kila jioni.
@@ -21,23 +21,23 @@ Fëmijët luajnë në kopsht ndërsa nëna gatuan.
 Mae'r plant yn chwarae yn yr ardd.
 Lestin fer klukkan átta í fyrramálið.""".split("\n")
 FOOD = ("the soup", "my pizza", "their bread", "a salad", "the curry", "our steak", "the coffee", "this cake")
-SAID = ("was cold again", "came late and burnt", "tasted wonderful", "is worth every penny", "was salty")
+VERDICTS = ("was cold again", "came late and burnt", "tasted wonderful", "is worth every penny", "was salty")
 
 
 @pytest.fixture(scope="module")
-def reader():
+def encoder():
     return open_encoder(PRETRAINED_FOLDER / "encoder-small")[1]
 
 
-def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):
+def test_unknown_languages_are_out_of_distribution(encoder):
     """None of them is in ood_languages.txt. The threshold flags a twentieth of the rows, too."""
-    states, _ = encode_texts(reader, [f"{food} {said}." for food in FOOD for said in SAID])
-    others = [encode_texts(reader, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
-    parts = [np.arange(len(states))[i::5] for i in range(5)]
-    score = ood.calibrate(states, others, parts, np.full(len(states), np.nan))
+    states, _ = encode_texts(encoder, [f"{food} {verdict}." for food in FOOD for verdict in VERDICTS])
+    others = [encode_texts(encoder, texts)[0] for texts in (ood.english_sentences(), ood.foreign_sentences())]
+    folds = [np.arange(len(states))[i::5] for i in range(5)]
+    score = ood.calibrate(states, others, folds, np.full(len(states), np.nan))
     assert (score.held_out > 0).sum() <= 2  # of 40
     assert score.detected >= 0.9
-    assert (ood.ood_scores(score.weights, encode_texts(reader, STRANGE)[0]) > 0).sum() >= 9
+    assert (ood.ood_scores(score.weights, encode_texts(encoder, OTHER_LANGUAGES)[0]) > 0).sum() >= 9
 
 
 def test_two_thresholds_together_flag_at_most_a_twentieth():
@@ -54,17 +54,16 @@ def test_threshold_allows_for_the_number_of_rows():
         held_out, new = rng.normal(size=(20, 1)), rng.normal(size=(50, 1))
         flagged.append((new > ood.conformal_thresholds(held_out, 0.05)).mean())
     assert np.mean(flagged) == pytest.approx(0.05, abs=0.01)
-    few = rng.normal(size=(10, 1))
-    assert not (few > ood.conformal_thresholds(few, 0.05)).any()
+    held_out = rng.normal(size=(10, 1))  # too few for a threshold
+    assert not (held_out > ood.conformal_thresholds(held_out, 0.05)).any()
 
 
 def texts_at(rows):
-    """Texts of one word whose hidden state and embedding are the two halves of a row."""
-    found = np.clip(np.round(rows * 20) + ZERO, 0, 255).astype(np.uint8).reshape(len(rows), 1, 2, -1)
-    reading = TokenizedText(
-        "a", np.array([0]), np.array([1]), np.arange(2), np.zeros(1), np.zeros(1), 0, False
-    )
-    return EncodedTexts([reading] * len(rows), list(found))
+    """Return texts of one word whose hidden state and embedding are the two halves of a row."""
+    states = np.clip(np.round(rows * 20) + ZERO, 0, 255).astype(np.uint8).reshape(len(rows), 1, 2, -1)
+    zero = np.zeros(1)
+    text = TokenizedText("a", np.array([0]), np.array([1]), np.arange(2), zero, zero, 0, False)
+    return EncodedTexts([text] * len(rows), list(states))
 
 
 @pytest.mark.parametrize(("unusual_are_correct", "rate"), [(False, 0.05), (True, 0.0)])
@@ -80,11 +79,11 @@ def test_rows_are_flagged_only_if_they_are_less_often_correct(unusual_are_correc
     assert (score.held_out > 0).mean() <= 0.05
 
 
-def test_the_bundled_head_says_of_other_languages_that_it_does_not_know_them():
-    """Pieces of the vocabulary spell them, so most of their words are known."""
+def test_pretrained_head_flags_other_languages():
+    """Their words consist of tokens of the vocabulary, so most of them are known."""
     with Local() as model:
-        strange = [answer.abstain_reason for answer in model.classify(STRANGE)]
+        foreign = [answer.abstain_reason for answer in model.classify(OTHER_LANGUAGES)]
         english = [answer.abstain_reason for answer in model.classify(ood.english_sentences())]
-    assert set(strange) == {"out_of_distribution", "no_known_words"}
-    assert strange.count("out_of_distribution") >= 6
+    assert set(foreign) == {"out_of_distribution", "no_known_words"}
+    assert foreign.count("out_of_distribution") >= 6
     assert english.count("out_of_distribution") <= 0.03 * len(english)

@@ -1,4 +1,4 @@
-"""A head of one's own: learnt from rows on a frozen reader, measured, written, served."""
+"""Custom heads: trained on rows with a frozen encoder, measured, written and served."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from service.cli.main import main as hardmax_command
 from service.local import Local
 from service.settings import PRETRAINED_FOLDER, load_settings
 
-pytestmark = pytest.mark.timeout(600)  # some seconds of a quiet machine
+pytestmark = pytest.mark.timeout(600)  # some seconds on an idle machine
 
 FILLING = """the a film movie food soup was is very it but and or i we you of in on to my time slow story cold
 service lamp car hotel they""".split()
@@ -31,40 +31,39 @@ WORDLESS = "text,label\na b,x\nc d,x\n_,y\n___,y\n"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a reader whose states tell their word, and rows that a word decides."""
+    """Return a folder with an encoder whose states determine their word."""
     folder = tmp_path_factory.mktemp("own")
-    reader = random_encoder()
+    encoder = random_encoder()
     with torch.no_grad():
-        reader.positions.weight *= 0.1
-        for layer in reader.layers:
+        encoder.positions.weight *= 0.1
+        for layer in encoder.layers:
             layer.out.weight *= 0.2
             layer.down.weight *= 0.2
-    card = {"name": "reader", "description": "Reads at random."}
-    write_bundle(
-        folder / "models", "encoder", card, graph.to_onnx(quantized.quantize(reader)), json.dumps(LISTS)
-    )
+    card = {"name": "random-encoder", "description": "A random encoder."}
+    model = graph.to_onnx(quantized.quantize(encoder))
+    write_bundle(folder / "models", "encoder", card, model, json.dumps(LISTS))
     return folder
 
 
 def write_rows(path, labels, count=100):
-    """`labels`: of each label the word that decides it."""
-    draw = random.Random(0)
+    """Write rows whose label is determined by one word: `labels` has the word of each label."""
+    rng = random.Random(0)
     lines = ["text,label"]
     for i in range(count):
         label, word = list(labels.items())[i % len(labels)]
-        words = draw.choices(FILLING, k=draw.randint(3, 9))
+        words = rng.choices(FILLING, k=rng.randint(3, 9))
         lines.append(f"{' '.join([*words, *word.split('|'), *words[:2]])},{label}")
     path.write_text("\n".join(lines) + "\n")
     return path
 
 
 def train(folder, file, name, *flags):
-    reader = str(folder / "models" / "reader")
-    where = ("--models-dir", str(folder / "models"), "--encoder", reader)
-    return main(["train", str(file), "--name", name, *where, *flags])
+    encoder = str(folder / "models" / "random-encoder")
+    folders = ("--models-dir", str(folder / "models"), "--encoder", encoder)
+    return main(["train", str(file), "--name", name, *folders, *flags])
 
 
-def reported(capsys):
+def read_report(capsys):
     return json.loads(capsys.readouterr().out.splitlines()[-1])["models"]
 
 
@@ -72,10 +71,10 @@ def local(folder):
     return Local(load_settings(models_dir=folder / "models", pretrained_models=False, default_model="mine"))
 
 
-def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsys):
+def test_head_learns_a_word_that_determines_the_label_and_versions_are_kept(folder, capsys):
     file = write_rows(folder / "two.csv", {"bad": "awful", "good": "superb"})
     assert train(folder, file, "mine", "--json", "--license", "MIT", "--html", str(folder / "r.html")) == 0
-    assert reported(capsys)["mine@1"]["accuracy"] >= 0.95
+    assert read_report(capsys)["mine@1"]["accuracy"] >= 0.95
     card = json.loads((folder / "models" / "mine@1" / "card.json").read_text())
     assert (card["labels"], card["license"], card["data"]["rows"]) == (["bad", "good"], "MIT", 100)
     assert (card["alpha"], card["layers"], card["dimension"]) == (1.0, 8, 2)
@@ -83,7 +82,7 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert not list((folder / "models").glob(".states*"))
     assert main(["verify", str(folder / "models" / "mine@1"), "--file", str(file), "--texts", "20"]) == 0
     assert "'texts': 20" in capsys.readouterr().out
-    assert main(["verify", str(folder / "models" / "reader"), "--file", str(file)]) == 2
+    assert main(["verify", str(folder / "models" / "random-encoder"), "--file", str(file)]) == 2
     assert "kind encoder; verify needs a head" in capsys.readouterr().err
     assert train(folder, write_rows(folder / "two.csv", {"bad": "superb", "good": "awful"}), "mine") == 0
     folds = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fold ")]
@@ -91,30 +90,30 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     texts = ["the film was awful and slow", "a superb film of my time"]
     with local(folder) as hardmax:
         names = ("mine@1", "mine@2", "mine")
-        said = [[each.label for each in hardmax.classify(texts, model=name)] for name in names]
-    assert said == [["bad", "good"], ["good", "bad"], ["good", "bad"]]
-    where = ("--models-dir", str(folder / "models"))
-    asked = ["evaluate", "--model", "mine", "--against", "mine@1", "--file", str(file), "--json", *where]
-    assert hardmax_command(asked) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["models"]["mine"]["accuracy"] >= 0.95
-    assert found["models"]["mine@1"]["accuracy"] <= 0.05  # it learnt the same words the other way round
-    assert [warning.partition(" was trained on")[0] for warning in found["warnings"]] == ["mine@2"]
-    assert hardmax_command(["models", "rollback", "mine", "--json", *where]) == 0
+        labels = [[answer.label for answer in hardmax.classify(texts, model=name)] for name in names]
+    assert labels == [["bad", "good"], ["good", "bad"], ["good", "bad"]]
+    options = ("--json", "--models-dir", str(folder / "models"))
+    command = ["evaluate", "--model", "mine", "--against", "mine@1", "--file", str(file), *options]
+    assert hardmax_command(command) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["models"]["mine"]["accuracy"] >= 0.95
+    assert report["models"]["mine@1"]["accuracy"] <= 0.05  # trained with the labels swapped
+    assert [warning.partition(" was trained on")[0] for warning in report["warnings"]] == ["mine@2"]
+    assert hardmax_command(["models", "rollback", "mine", *options]) == 0
     assert json.loads(capsys.readouterr().out) == {"model": "mine@3", "again": "mine@1"}
     with local(folder) as hardmax:
-        assert [each.label for each in hardmax.classify(texts, model="mine")] == said[0]
+        assert [answer.label for answer in hardmax.classify(texts, model="mine")] == labels[0]
 
 
-def test_head_is_verified_wherever_its_encoder_is_and_refused_without_it(tmp_path, capsys):
-    """It is moved away from its reader; the bundled one is another."""
+def test_verify_finds_the_encoder_of_a_head_in_another_folder(tmp_path, capsys):
+    """The pretrained encoder is not that of the head."""
     write_head(tmp_path / "models", name="mine")
     shutil.move(tmp_path / "models" / "mine", tmp_path / "mine")
     (tmp_path / "rows.csv").write_text("text\na superb film\nthe soup was cold\n")
-    asked = ["verify", str(tmp_path / "mine"), "--file", str(tmp_path / "rows.csv")]
-    assert main(asked) == 2
+    command = ["verify", str(tmp_path / "mine"), "--file", str(tmp_path / "rows.csv")]
+    assert main(command) == 2
     assert "name its folder with --encoders" in capsys.readouterr().err
-    assert main([*asked, "--encoders", str(tmp_path / "models")]) == 0
+    assert main([*command, "--encoders", str(tmp_path / "models")]) == 0
     assert "'texts': 2" in capsys.readouterr().out
 
 
@@ -126,24 +125,24 @@ def test_verify_on_a_gpu_needs_graphs_for_gpus(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "flags", "says"),
+    ("content", "flags", "message"),
     [
         ("text\n<p>\n</p>\n", (), "nothing was compared: of 2 texts none has a word"),
         ("text\na superb film\n", ("--texts", "0"), "nothing was compared: of 0 texts none has a word"),
         ("text\n\n", (), "nothing was compared: there is no text"),
     ],
 )
-def test_verify_that_compares_nothing_is_an_error(tmp_path, capsys, content, flags, says):
+def test_verify_that_compares_nothing_is_an_error(tmp_path, capsys, content, flags, message):
     write_head(tmp_path, name="mine")
     (tmp_path / "rows.csv").write_text(content)
     assert main(["verify", str(tmp_path / "mine"), "--file", str(tmp_path / "rows.csv"), *flags]) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_long_cells_are_cut_and_a_report_on_a_full_disk_is_one_sentence(folder, capsys):
-    said = {"bad": "awful", "good": "superb"}
-    lines = [f"film {i} was {word} {'z' * 3_000},{label}" for i in range(4) for label, word in said.items()]
+    words = {"bad": "awful", "good": "superb"}
+    lines = [f"film {i} was {word} {'z' * 3_000},{label}" for i in range(4) for label, word in words.items()]
     (folder / "long.csv").write_text("\n".join(["text,label", *lines]) + "\n")
     assert train(folder, folder / "long.csv", "long", "--html", "/dev/full") == 2
     printed = capsys.readouterr()
@@ -153,25 +152,25 @@ def test_long_cells_are_cut_and_a_report_on_a_full_disk_is_one_sentence(folder, 
     assert card["data"]["rows"] == 8
 
 
-def test_report_that_cannot_be_written_is_refused_before_the_work(folder, capsys):
+def test_report_that_cannot_be_written_is_refused_before_training(folder, capsys):
     assert train(folder, folder / "two.csv", "late", "--html", str(folder / "nowhere" / "r.html")) == 2
     assert "r.html cannot be written: there is no such folder" in capsys.readouterr().err
     assert not (folder / "models" / "late@1").exists()
 
 
-def test_labels_that_do_not_exclude_each_other(folder, capsys):
+def test_multi_label_head_is_trained(folder, capsys):
     words = {"late": "awful", "rude": "hated", "late|rude": "awful|hated"}
     assert train(folder, write_rows(folder / "several.csv", words), "several", "--json") == 0
-    assert reported(capsys)["several@1"]["accuracy"] >= 0.7  # both right; always the same would be a third
+    assert read_report(capsys)["several@1"]["accuracy"] >= 0.7  # a constant answer has a third
     with local(folder) as hardmax:
         assert hardmax._model("several", "text-classification").rule.thresholds is not None
 
 
-def test_rows_that_repeat_a_text_are_held_out_with_it(folder, capsys):
-    """Labels at random cannot be told; from one row of a text those of its other rows could."""
-    draw = random.Random(0)
-    texts = [" ".join(draw.choices(FILLING, k=6)) for _ in range(40)]
-    lines = [f"{text},{draw.choice('xy')}" for text in texts]
+def test_rows_of_equal_texts_are_in_the_same_fold(folder, capsys):
+    """Random labels cannot be predicted, except from another row of the same text."""
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices(FILLING, k=6)) for _ in range(40)]
+    lines = [f"{text},{rng.choice('xy')}" for text in texts]
     (folder / "twice.csv").write_text("\n".join(["text,label", *lines, *lines]) + "\n")
     assert train(folder, folder / "twice.csv", "twice", "--json") == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -180,53 +179,52 @@ def test_rows_that_repeat_a_text_are_held_out_with_it(folder, capsys):
     assert report["baseline"]["accuracy"] < 0.7
 
 
-def test_words_at_random_are_unlike_the_rows(folder, capsys):
-    """Held-out rows hardly ever are; of texts of other words many, even to a reader that reads at random."""
+def test_texts_of_other_words_are_out_of_distribution(folder, capsys):
+    """Few held-out rows are, but many texts of other words, even with a random encoder."""
     file = write_rows(folder / "three.csv", {"a": "awful", "b": "superb", "c": "hated"})
     assert train(folder, file, "three", "--json") == 0
-    assert (
-        reported(capsys)["three@1"]["abstained"].get("out_of_distribution", {"rows": 0})["rows"] <= 0.05 * 100
-    )
-    draw = random.Random(1)
-    other = [" ".join(draw.choices([*"abcdefghijklmnopqrstuvwxyz"], k=8)) for _ in range(30)]
+    abstained = read_report(capsys)["three@1"]["abstained"]
+    assert abstained.get("out_of_distribution", {"rows": 0})["rows"] <= 0.05 * 100
+    rng = random.Random(1)
+    texts = [" ".join(rng.choices([*"abcdefghijklmnopqrstuvwxyz"], k=8)) for _ in range(30)]
     with local(folder) as hardmax:
-        answers = hardmax.classify(other, model="three")
-    assert sum(each.abstain_reason is not None for each in answers) >= 10
+        answers = hardmax.classify(texts, model="three")
+    assert sum(answer.abstain_reason is not None for answer in answers) >= 10
 
 
-def test_states_come_from_the_disk_the_second_time(folder):
-    _, reader = open_encoder(folder / "models" / "reader")
+def test_states_are_read_from_the_disk_the_second_time(folder):
+    _, encoder = open_encoder(folder / "models" / "random-encoder")
     texts = ["a superb film", "", "the soup was cold " * 40]
-    states, kept = encode_texts(reader, texts, cache=folder / "cache")
-    assert kept.tolist() == [0, 2]
-    again, _ = encode_texts(Namespace(tokenize=reader.tokenize), texts, cache=folder / "cache")
-    assert all(np.array_equal(a, b) for a, b in zip(states.states, again.states, strict=True))
-    alone = reader.encode(reader.tokenize(texts[0]).chunks(), output_attentions=False)[0]
-    assert np.array_equal(states.states[0][:, 0], alone.hidden_states)
+    encoded, indices = encode_texts(encoder, texts, cache=folder / "cache")
+    assert indices.tolist() == [0, 2]
+    cached, _ = encode_texts(Namespace(tokenize=encoder.tokenize), texts, cache=folder / "cache")
+    assert all(np.array_equal(a, b) for a, b in zip(encoded.states, cached.states, strict=True))
+    output = encoder.encode(encoder.tokenize(texts[0]).chunks(), output_attentions=False)[0]
+    assert np.array_equal(encoded.states[0][:, 0], output.hidden_states)
 
 
-def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
-    _, reader = open_encoder(folder / "models" / "reader")
-    told: list[tuple[int, int]] = []
+def test_states_are_kept_when_a_run_stops_at_later_texts(folder):
+    _, encoder = open_encoder(folder / "models" / "random-encoder")
+    progress: list[tuple[int, int]] = []
 
-    def read(text: str):
+    def tokenize(text: str):
         if text == "stop":
             raise KeyboardInterrupt
-        return reader.tokenize(text)
+        return encoder.tokenize(text)
 
     texts, cache = ["", *["superb"] * 1_023, "stop"], folder / "stopped"
-    stopping = Namespace(tokenize=read, encode=reader.encode)
+    stopping = Namespace(tokenize=tokenize, encode=encoder.encode)
     with pytest.raises(KeyboardInterrupt):
-        encode_texts(stopping, texts, cache=cache, progress=lambda *each: told.append(each))
-    assert told[0] == (0, 1_025)
-    assert any(0 < done < 1_024 for done, _ in told), "many texts were read in silence"
-    assert told[-1] == (1_024, 1_025)
-    states, kept = encode_texts(Namespace(tokenize=reader.tokenize), texts[:1_024], cache=cache)
-    assert (len(states), kept[0]) == (1_023, 1)
+        encode_texts(stopping, texts, cache=cache, progress=lambda *counts: progress.append(counts))
+    assert progress[0] == (0, 1_025)
+    assert any(0 < n < 1_024 for n, _ in progress), "no progress among many texts"
+    assert progress[-1] == (1_024, 1_025)
+    cached, indices = encode_texts(Namespace(tokenize=encoder.tokenize), texts[:1_024], cache=cache)
+    assert (len(cached), indices[0]) == (1_023, 1)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("text,label\na,x\nb,x\n", "have the label 'x'; a model learns two or more. Add rows of another, or"),
         ("text,stars\na,5\nb,5\n", "have the label 'positive'; a model learns two or more. Add rows"),
@@ -240,25 +238,25 @@ def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
         (WORDLESS, "no text of the label 'y' has a word"),
     ],
 )
-def test_rows_that_cannot_teach_say_what_to_do(folder, capsys, content, says):
+def test_rows_that_cannot_be_trained_on_have_a_message_with_a_remedy(folder, capsys, content, message):
     file = folder / "refused.csv"
     file.write_text(content)
     assert train(folder, file, "refused") == 2
-    assert says in "".join(capsys.readouterr())
+    assert message in "".join(capsys.readouterr())
 
 
 def test_folder_of_models_that_is_a_pipe_is_one_sentence(folder, tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
-    file, encoder = str(folder / "two.csv"), str(folder / "models" / "reader")
+    file, encoder = str(folder / "two.csv"), str(folder / "models" / "random-encoder")
     write_rows(folder / "two.csv", {"bad": "awful", "good": "superb"})
     assert main(["train", file, "--models-dir", str(tmp_path / "pipe"), "--encoder", encoder]) == 2
     assert capsys.readouterr().err == f"hardmax-export: {tmp_path / 'pipe'} is not a folder\n"
 
 
 def test_control_characters_of_rows_are_not_printed(folder, capsys):
-    draw, lines = random.Random(0), ["text,label"]
+    rng, lines = random.Random(0), ["text,label"]
     for i in range(20):
-        lines.append(f"{' '.join(draw.choices(FILLING, k=5))} \x1b[31m \u202e{i},{'ab'[i % 2]}\x1b")
+        lines.append(f"{' '.join(rng.choices(FILLING, k=5))} \x1b[31m \u202e{i},{'ab'[i % 2]}\x1b")
     (folder / "escape.csv").write_text("\n".join(lines) + "\n")
     assert train(folder, folder / "escape.csv", "escape", "--html", str(folder / "escape.html")) == 0
     printed = capsys.readouterr().out

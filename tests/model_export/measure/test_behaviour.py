@@ -1,4 +1,4 @@
-"""The behavioural tests against readers whose faults are known."""
+"""The behavioural tests, applied to models with known faults."""
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from model_export.measure.behaviour import (
 )
 
 
-def words_alone(texts):
-    """Counts praise and blame."""
+def count_words(texts):
+    """Return probabilities by the number of positive and negative words."""
     positive = {*GOOD_WORDS, *PRAISING_VERBS, "love", "enjoy", "liked"}
     negative = {*BAD_WORDS, *BLAMING_VERBS, "hate"}
 
@@ -25,21 +25,21 @@ def words_alone(texts):
     return np.array([p(text) for text in texts])
 
 
-def test_a_reader_of_words_alone_fails_where_order_counts():
-    found = failure_rates(words_alone, 0.1)
-    assert found["praise"] == found["blame"] == found["fact"] == 0.0
-    assert found["negated praise"] == found["negated blame"] == found["negated verb"] == 1.0
-    assert found["name changed"] == found["number changed"] == found["link or handle added"] == 0.0
-    assert found["contraction"] == 0.0
+def test_model_that_counts_words_fails_where_their_order_matters():
+    rates = failure_rates(count_words, 0.1)
+    assert rates["praise"] == rates["blame"] == rates["fact"] == 0.0
+    assert rates["negated praise"] == rates["negated blame"] == rates["negated verb"] == 1.0
+    assert rates["name changed"] == rates["number changed"] == rates["link or handle added"] == 0.0
+    assert rates["contraction"] == 0.0
 
 
-def test_a_reader_that_hears_names_fails_where_they_change():
+def test_model_that_depends_on_names_fails_where_they_change():
     def p(texts):
         return np.array([0.9 if "Maria" in text or "Muslim" in text else 0.5 for text in texts])
 
-    found = failure_rates(p, 0.1)
-    assert found["name changed"] == found["faith named"] == 1.0
-    assert found["nation named"] == 0.0
+    rates = failure_rates(p, 0.1)
+    assert rates["name changed"] == rates["faith named"] == 1.0
+    assert rates["nation named"] == 0.0
 
 
 def test_every_sentence_is_new():

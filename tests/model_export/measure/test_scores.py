@@ -1,4 +1,4 @@
-"""Scores against numbers worked out by hand."""
+"""Scores, compared with results by hand."""
 
 import math
 
@@ -9,14 +9,14 @@ from model_export.measure.scores import score, sigmoid, temperature
 
 
 def test_scores_of_four_answers():
-    s = score([2.0, -1.0, 0.5, -3.0], [1, 1, 0, 0])
-    assert s.accuracy == 0.5
-    assert s.confusion == ((1, 1), (1, 1))
-    assert s.f1 == 0.5
+    scores = score([2.0, -1.0, 0.5, -3.0], [1, 1, 0, 0])
+    assert scores.accuracy == 0.5
+    assert scores.confusion == ((1, 1), (1, 1))
+    assert scores.f1 == 0.5
     losses = [math.log1p(math.exp(x)) for x in (-2, 1, 0.5, -3)]
-    assert s.log_loss == pytest.approx(sum(losses) / 4)
-    assert score([0.0], [0]).accuracy == 1.0, "a logit of zero is answered negative"
-    assert score([-1.0, -2.0], [0, 0]).f1 == 0.0, "answers of one class have none"
+    assert scores.log_loss == pytest.approx(sum(losses) / 4)
+    assert score([0.0], [0]).accuracy == 1.0, "a logit of zero is negative"
+    assert score([-1.0, -2.0], [0, 0]).f1 == 0.0, "undefined for one class"
 
 
 def test_calibration_error_is_confidence_minus_accuracy():

@@ -21,7 +21,7 @@ TEXTS = [
 ]
 ENDS = ("two weeks and then the screen went dark.", "what we paid, as far as I can tell.", "us waiting.")
 LONG = " ".join(TEXTS)  # several chunks
-COMMON = [  # of which tokens have not read all
+SHORT = [  # whose tokens have not read all others
     f"{subject} {verb} {end}"
     for subject in ("The lamp", "Our waiter", "This film", "My old phone")
     for verb in ("was not worth", "never gave")
@@ -30,23 +30,23 @@ COMMON = [  # of which tokens have not read all
 
 
 @pytest.mark.parametrize(
-    ("names", "partly"),  # whether tokens have read only a part of their chunk
+    ("names", "has_ablations"),  # whether tokens have read only a part of their chunk
     [(("sentiment-small", "encoder-small"), True), (("sentiment", "encoder"), False)],
 )
-def test_the_pretrained_models_are_what_the_definition_says(names, partly):
-    """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
+def test_pretrained_models_give_the_numbers_of_the_definition(names, has_ablations):
+    """States are floats between two roundings, which must be the same in ONNX Runtime."""
     head, encoder = (read_bundle(PRETRAINED_FOLDER / name) for name in names)
-    texts = [*TEXTS, *(COMMON if partly else ()), LONG]
+    texts = [*TEXTS, *(SHORT if has_ablations else ()), LONG]
     *_, parity = Verifier(head, encoder).compare(texts)
     assert not parity.differences, parity
-    assert (parity.ablations > len(TEXTS)) == partly
+    assert (parity.ablations > len(TEXTS)) == has_ablations
     assert parity.texts == len(texts)
 
 
-def test_a_graph_for_gpus_with_another_number_in_it_is_found():
+def test_changed_number_in_a_graph_for_gpus_is_detected():
     head, encoder = (read_bundle(PRETRAINED_FOLDER / name) for name in ("sentiment", "encoder"))
     graph = onnx.load_from_string(encoder.float_model)
-    (limit,) = (each for each in graph.graph.initializer if each.name == "limit")
+    (limit,) = (weights for weights in graph.graph.initializer if weights.name == "limit")
     limit.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(limit) / 4, "limit"))
     *_, parity = Verifier(head, replace(encoder, float_model=graph.SerializeToString())).compare(TEXTS)
     assert 0 < parity.different_float == parity.differences
