@@ -55,7 +55,7 @@ def test_baseline_is_trained_on_the_rows_of_training_and_on_nothing_else(
 def test_only_the_version_that_is_measured_is_said_to_know_the_rows(
     tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = {"rows": 3, "sha256": read_rows(str(rows), least=1).digest}
+    data = {"rows": 3, "sha256": read_rows(str(rows), min_rows=1).digest}
     for version in (1, 2):
         write_head(tmp_path, name=f"own@{version}", data=data)
     asked = ["evaluate", "--file", str(rows), "--models-dir", str(tmp_path), "--json", "--model"]
