@@ -184,7 +184,7 @@ def compare(case: Case, result: Result) -> None:
     duplicates = [frozenset(np.flatnonzero(inverse == i).tolist()) for i in range(len(distinct))]
     expected = [frozenset().union(*(duplicates[j] for j in exact.sets[i])) for i in inverse.tolist()]
     assert sets(result) == expected
-    assert since(result).tolist() == [exact.since[i] for i in inverse.tolist()]
+    assert since(result).tolist() == [exact.since_layer[i] for i in inverse.tolist()]
     limits = exact.targets[inverse].astype(float)
     np.testing.assert_allclose(result.limits, limits, rtol=1e-10, atol=1e-10 * np.abs(case.points).max())
 

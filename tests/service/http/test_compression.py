@@ -66,13 +66,14 @@ def test_decompressor_never_expands_more_than_its_bound() -> None:
     decompressor = BodyDecompressor(1000)
     compressed = gzip.compress(b"a" * 1000)
     assert (
-        decompressor.expand(compressed[:20], last=False) + decompressor.expand(compressed[20:], last=True)
+        decompressor.expand(compressed[:20], is_last=False)
+        + decompressor.expand(compressed[20:], is_last=True)
         == b"a" * 1000
     )
     with pytest.raises(TooLarge):
-        BodyDecompressor(999).expand(compressed, last=True)
+        BodyDecompressor(999).expand(compressed, is_last=True)
     with pytest.raises(MalformedInput):
-        BodyDecompressor(1000).expand(compressed[:-1], last=True)
+        BodyDecompressor(1000).expand(compressed[:-1], is_last=True)
 
 
 def test_large_responses_are_compressed_for_who_accepts_it(client: TestClient) -> None:
