@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from small import link_small
+from small_models import link_small_models
 
 # Before anything loads numpy or torch, here and in the servers that tests start: on matrices as small as
 # those of tests a second thread takes up to ten times the CPU time.
@@ -19,9 +19,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "many" if os.environ.
 
 
 @pytest.fixture(scope="session")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of the small pretrained models."""
-    return link_small(tmp_path_factory.mktemp("pretrained") / "small")
+    return link_small_models(tmp_path_factory.mktemp("pretrained") / "small")
 
 
 @pytest.fixture

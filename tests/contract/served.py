@@ -15,8 +15,7 @@ from unittest import mock
 
 from fastapi.testclient import TestClient
 from paths import ROOT
-from small import HEAD as MODEL
-from small import link_small
+from small_models import MODEL, link_small_models
 
 from hardmax import create_app
 from service.settings import load_settings
@@ -34,7 +33,7 @@ COLUMNS = "100"  # of the terminal that commands print to
 
 def write_models(folder: Path) -> Path:
     """Write the models that the contract needs: the small pretrained ones, and a few more."""
-    shutil.copytree(link_small(folder) / MODEL, folder / SECOND)
+    shutil.copytree(link_small_models(folder) / MODEL, folder / SECOND)
     card = folder / SECOND / "card.json"
     card.write_text(json.dumps(json.loads(card.read_text()) | {"name": SECOND}))
     rows = folder / "scenes.jsonl"

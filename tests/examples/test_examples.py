@@ -15,7 +15,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
-from notebooks import shown_by
+from notebooks import run_notebook
 from paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -133,7 +133,7 @@ def test_paper_sentiment_leaders_are_those_of_the_definition() -> None:
 
 
 def test_theorem_notebook_shows_its_results() -> None:
-    _, since, error, vertices, status, closed_form_error, *outputs = shown_by("theorem.ipynb")
+    _, since, error, vertices, status, closed_form_error, *outputs = run_notebook("theorem.ipynb")
     ties, warm, controlled, leaders, refusal, emerging = outputs
     assert since == {0: 0, 1: 1, 2: 0}
     assert error < 1e-9
@@ -155,7 +155,7 @@ def test_custom_model_notebook_trains_reports_and_uses_a_model(
 ) -> None:
     shutil.copy(ROOT / "examples/reviews.csv", tmp_path)
     monkeypatch.chdir(tmp_path)
-    rows, metrics, baseline, errors, answer, explanation, frame = shown_by("custom_model.ipynb")
+    rows, metrics, baseline, errors, answer, explanation, frame = run_notebook("custom_model.ipynb")
     assert rows[0] == 60
     assert metrics["rows"] == 57
     assert metrics["accuracy"] >= 0.8 > metrics["majority_class"]

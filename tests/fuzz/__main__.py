@@ -17,7 +17,7 @@ from benchmarks.record import Record
 from tests.fuzz.openapi import fuzz_operations
 from tests.fuzz.targets import TARGETS
 from tests.support.server import serving
-from tests.support.small import link_small
+from tests.support.small_models import link_small_models
 
 RECORDED_CASES = 100_000
 Result = tuple[str, int, int, str]  # the target, its number of cases, of accepted ones, and the failure
@@ -37,7 +37,7 @@ def fuzz_parsers(cases: int) -> Iterator[Result]:
 def fuzz_service(cases: int) -> Iterator[Result]:
     failures: list[str] = []
     limits = {"max_points": 2000, "max_layers": 200, "log_level": "error"}
-    with tempfile.TemporaryDirectory() as folder, serving(link_small(Path(folder)), **limits) as server:
+    with tempfile.TemporaryDirectory() as tmp, serving(link_small_models(Path(tmp)), **limits) as server:
         for label, statuses in fuzz_operations(server.url, cases, failures, repeatable=False):
             yield label, statuses.total(), statuses[200], "; ".join(failures)
             failures.clear()

@@ -23,7 +23,7 @@ from model_export.attention import reference
 from service.cloud import candidates, cones
 from service.cloud.dynamics import Dynamics, Parameters, Result
 from service.errors import InvalidInput
-from tests.support.clouds import Floats, bundled, sets, since
+from tests.support.clouds import Floats, argmax_sets, leader_since, load_dynamics
 
 LAYERS = 8
 RECORDED_CASES = 100_000
@@ -183,8 +183,8 @@ def compare(case: Case, result: Result) -> None:
     assert result.certified_layer == exact.certified_layer
     duplicates = [frozenset(np.flatnonzero(inverse == i).tolist()) for i in range(len(distinct))]
     expected = [frozenset().union(*(duplicates[j] for j in exact.sets[i])) for i in inverse.tolist()]
-    assert sets(result) == expected
-    assert since(result).tolist() == [exact.since_layer[i] for i in inverse.tolist()]
+    assert argmax_sets(result) == expected
+    assert leader_since(result).tolist() == [exact.since_layer[i] for i in inverse.tolist()]
     limits = exact.targets[inverse].astype(float)
     np.testing.assert_allclose(result.limits, limits, rtol=1e-10, atol=1e-10 * np.abs(case.points).max())
 
@@ -206,7 +206,7 @@ def main() -> int:
         case = draw(np.random.default_rng([arguments.seed, number]))
         set_candidate_limits(LARGE_CLOUD_LIMITS if number % 2 else DEFAULT_LIMITS)
         try:
-            outcome = check(bundled(), case)
+            outcome = check(load_dynamics(), case)
         except Exception as failure:
             outcome = CONTRADICTED
             message = str(failure).strip().splitlines()

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.record import Record
 from model_export.attention.reference import scores, to_fractions
-from tests.support.control_checks import assert_feasible, assert_refuted, find
+from tests.support.control_checks import assert_feasible, assert_refuted, solve_control
 
 RECORDED_CASES = 20_000
 SCALES = np.array([1.0, 1.0, 3.0, 24.0, 100.0, 2.0**20])
@@ -91,7 +91,7 @@ def _draw_random(rng: np.random.Generator, n: int) -> dict[int, int]:
 
 def check(case: Case) -> str:
     """Return the outcome of the request; raise an AssertionError if rational arithmetic contradicts it."""
-    result = find(case.points, case.assignment)
+    result = solve_control(case.points, case.assignment)
     assignment = case.assignment | {leader: leader for leader in case.assignment.values()}
     if result.feasible:
         assert_feasible(case.points, assignment, result)

@@ -13,7 +13,7 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.support.wire import connect, read_answer
+from tests.support.raw_http import connect, read_response
 
 
 def fuzz_operations(
@@ -77,4 +77,4 @@ def _send(request: requests.PreparedRequest) -> tuple[bytes, bytes]:
     head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
     with connect(urlsplit(request.url).port) as connection:
         connection.sendall(head + (body.encode() if isinstance(body, str) else body))
-        return read_answer(connection)
+        return read_response(connection)

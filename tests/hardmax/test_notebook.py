@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas
 import pytest
-from notebooks import shown_by
+from notebooks import run_notebook
 
 from hardmax import Answer, Answers, Local, notebook
 
@@ -205,7 +205,7 @@ def test_cloud_shows_its_leaders_and_limits(local: Local, n: int, d: int) -> Non
 
 
 def test_example_notebook_shows_answers_and_clouds() -> None:
-    answer, answers, frame, cloud, control, rerun = shown_by("answers.ipynb")
+    answer, answers, frame, cloud, control, rerun = run_notebook("answers.ipynb")
     assert "sum" in text_of(answer)
     assert len(re.findall("positive|negative|neutral", text_of(answers))) == 3
     assert len(frame) == 3

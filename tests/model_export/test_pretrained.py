@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from bundles import LISTS, TAUGHT
+from bundles import TRAINING_TEXTS, WORD_LISTS
 from encoders import RELATIVE, random_encoder, random_head
 
 from model_export.data.corpora import Row
@@ -25,8 +25,8 @@ from service.errors import BundleError
 from service.text.encoder import VOCABULARY_KEYS
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
-VOCABULARY = Vocabulary(**{field: LISTS[key] for field, key in VOCABULARY_KEYS.items()})
-TEXTS = [f"{a}, {b}." for a in TAUGHT for b in TAUGHT]
+VOCABULARY = Vocabulary(**{field: WORD_LISTS[key] for field, key in VOCABULARY_KEYS.items()})
+TEXTS = [f"{a}, {b}." for a in TRAINING_TEXTS for b in TRAINING_TEXTS]
 LABELS = (0.0, 0.5, 1.0)
 SETS = {"films": [Row(text, LABELS[i % 3], ("validation", "test")[i % 2]) for i, text in enumerate(TEXTS)]}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bundles import write_folder, write_head
+from bundles import write_head, write_stub_bundle
 
 from hardmax import Local
 from service.errors import InvalidInput, NotFound
@@ -40,8 +40,8 @@ def test_local_that_lacks_a_model_says_where_those_of_ones_own_are(tmp_path: Pat
 def test_local_goes_on_beside_broken_bundles(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@2"):
         write_head(tmp_path, name=name)
-    write_folder(tmp_path / "broken", name="broken", license=None)
-    write_folder(tmp_path / "reading", name="reading", kind="encoder")  # without its pieces
+    write_stub_bundle(tmp_path / "broken", name="broken", license=None)
+    write_stub_bundle(tmp_path / "reading", name="reading", kind="encoder")  # without its pieces
     hardmax = Local(Settings(models_dir=tmp_path, default_model="mine"))
     assert hardmax.classify("superb film").label == "positive"
     cards = hardmax.models()

@@ -18,7 +18,7 @@ import httpx
 import pytest
 import yaml
 from paths import ROOT
-from server import eventually, python
+from server import eventually, run_python
 from starlette.testclient import TestClient
 
 from benchmarks.servers import free_port
@@ -137,7 +137,7 @@ def test_names_of_the_cluster_are_answered(proxy: httpx.Client, host: str) -> No
 
 def test_replica_logs_as_its_settings_say() -> None:
     """Under Ray no request had a line, and `log_format` was obeyed by nobody."""
-    done = python(
+    done = run_python(
         "import logging; from service.settings import Settings\n"
         "from service.ray_serve import replica\n"
         "from starlette.testclient import TestClient\n"

@@ -10,23 +10,25 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import faulty
+import faulty_server
 import httpx
 import numpy as np
 import onnxruntime as ort
 import pytest
 from bundles import LABELS, write_head
-from graphs import change_graph, never_end
+from graphs import change_graph, loop_forever
+from raw_http import NPY, connect, npy, post_request, read_status, request_head, status_of
 from refusals import refusal
-from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, python, serving
-from wire import NPY, announce, connect, npy, read_status, status_of, whole
+from server import SERVE, TIMEOUT_S, Server, environ, eventually, in_process, run_python, serving
 
 from service import __version__, state
 from service.runtime.session import CUDA
 from service.server import DRAIN_S, KILL_AFTER_S, LAST_REQUESTS_S
 from service.settings import PRETRAINED_FOLDER
 
-CLOSING = whole(b'{"input": "superb"}').replace(b"content-length", b"connection: close\r\ncontent-length", 1)
+CLOSING = post_request(b'{"input": "superb"}').replace(
+    b"content-length", b"connection: close\r\ncontent-length", 1
+)
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
         eventually(lambda: len(statuses) > 50)
         assert server.stop() == 0
         for caller in callers:
-            caller.result(PATIENCE_S)
+            caller.result(TIMEOUT_S)
     assert set(statuses) == {200}
 
 
@@ -78,7 +80,7 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
     body = b'{"input": "superb"}'
     with serving(models, default_model="tiny") as server, server.client() as other:
         with connect(server.port) as caller:
-            caller.sendall(announce(len(body)) + body[:5])
+            caller.sendall(request_head(len(body)) + body[:5])
             eventually(lambda: "hardmax_requests_in_flight 1" in other.get("/metrics").text)
             server.process.send_signal(signal.SIGTERM)
             eventually(lambda: other.get("/ready").status_code == 503)
@@ -87,7 +89,7 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
             assert answer.headers["connection"] == "close"
             caller.sendall(body[5:])
             assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
-        assert server.process.wait(PATIENCE_S) == 0
+        assert server.process.wait(TIMEOUT_S) == 0
         eventually(lambda: "stopping on SIGTERM, within 30 s" in server.output)
         lines = [line.split(maxsplit=1) for line in server.output.splitlines()]
         assert ["default", "tiny"] in lines
@@ -113,12 +115,12 @@ def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) ->
     """A thread that nothing can interrupt works on for ten minutes, and a body has ten seconds to move."""
     options = {"default_model": "tiny", "shutdown_grace_s": 1, "workers": workers}
     with (
-        serving(models, command=(faulty.__file__,), **options) as server,
+        serving(models, command=(faulty_server.__file__,), **options) as server,
         connect(server.port) as caller,
         connect(server.port) as sender,
     ):
         caller.sendall(b"GET /stuck HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        sender.sendall(announce(9))
+        sender.sendall(request_head(9))
         eventually(lambda: "stuck" in server.output)
         time.sleep(0.1)
         assert server.stop(timeout_s=1 + KILL_AFTER_S + 5) == 0
@@ -129,7 +131,7 @@ def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) ->
 def test_second_interrupt_waits_for_nobody(models: Path) -> None:
     long = {"default_model": "tiny", "shutdown_grace_s": 600, "request_timeout_s": 600}
     with serving(models, **long) as server, connect(server.port) as caller:
-        caller.sendall(whole(long_cloud(), "/dynamics?stop=never&max_layers=100000", NPY))
+        caller.sendall(post_request(long_cloud(), "/dynamics?stop=never&max_layers=100000", NPY))
         with server.client() as client:
             eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
         server.process.send_signal(signal.SIGINT)
@@ -141,9 +143,9 @@ def test_second_interrupt_waits_for_nobody(models: Path) -> None:
 def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
     """Row 12 of the third attack: SIGTERM was ignored for a minute."""
     shutil.copytree(PRETRAINED_FOLDER / "dynamics", folder / "dynamics")
-    change_graph(folder / "dynamics", never_end)
+    change_graph(folder / "dynamics", loop_forever)
     settings = environ(port=0, models_dir=folder, pretrained_models=False, default_model="tiny")
-    command = [sys.executable, faulty.__file__]
+    command = [sys.executable, faulty_server.__file__]
     with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -306,14 +308,14 @@ def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
         with client.stream("POST", "/dynamics", content=long_cloud(), headers=streamed) as answer:
             last = json.loads(list(answer.iter_lines())[-1])
         assert last["error"]["type"] == "deadline_exceeded"
-        assert status_of(server.port, announce(9) + b"{") == 504  # and never the rest
+        assert status_of(server.port, request_head(9) + b"{") == 504  # and never the rest
 
 
 def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> None:
     with serving(models, default_model="tiny", max_concurrent_requests=2) as server:
         waiting = [connect(server.port) for _ in range(2)]
         for connection in waiting:
-            connection.sendall(whole(long_cloud(), "/dynamics", NPY))
+            connection.sendall(post_request(long_cloud(), "/dynamics", NPY))
         with server.client() as client:
             eventually(lambda: "hardmax_requests_in_flight 2" in client.get("/metrics").text)
             for body in ({"input": "good"}, {"input": ["good", "bad"]}):
@@ -321,9 +323,10 @@ def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> N
                 assert refusal(refused) == (429, "overloaded", None)
                 assert int(refused.headers["retry-after"]) >= 1
             with connect(server.port) as connection:
-                connection.sendall(announce(9))  # refused before its body comes: it would be read for nothing
+                # Refused before its body comes: it would be read for nothing.
+                connection.sendall(request_head(9))
                 assert read_status(connection) == 429
-                connection.sendall(b'{"a": [1]' + whole(b"{}"))
+                connection.sendall(b'{"a": [1]' + post_request(b"{}"))
                 assert read_status(connection) == 429
             assert client.get("/health").status_code == 200
             for connection in waiting:
@@ -361,14 +364,14 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
         "print([name for name in ('torch', 'model_export', 'onnx', 'onnxscript', 'scipy', 'matplotlib')"
         " if name in sys.modules])"
     )
-    output = python(code)
+    output = run_python(code)
     assert output.stdout.strip() == "[]", output.stderr
 
 
 def test_reload_while_starting_is_ignored(models: Path) -> None:
     """SIGHUP before the server listened to it ended the process."""
     settings = environ(port=0, models_dir=models, pretrained_models=False, default_model="tiny")
-    command = [sys.executable, faulty.__file__]
+    command = [sys.executable, faulty_server.__file__]
     with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from server import python
+from server import run_python
 
 from service.errors import ConfigurationError
 from service.settings import PRETRAINED_FOLDER, Settings, _cgroup_quota, available_cpus, load_settings
@@ -82,7 +82,7 @@ def test_settings_folder_that_may_not_be_read_is_one_line_too(tmp_path: Path) ->
         "try: load_settings({}, models_dir=sys.argv[1])\n"
         "except ConfigurationError as failure: print(failure.message)"
     )
-    run = python(code, str(closed))
+    run = run_python(code, str(closed))
     assert run.stdout == f"--models-dir: {closed} cannot be read: Permission denied\n", run.stderr
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import onnx
 import pytest
-from bundles import LABELS, write_head, write_models, write_reader
-from graphs import change_graph, never_end
+from bundles import LABELS, write_encoder, write_head, write_models
+from graphs import change_graph, loop_forever
 from onnx import TensorProto, helper
 
 from service import loaders, state
@@ -58,9 +58,9 @@ def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
     """Row 12: it held up every reload, for good."""
     monkeypatch.setattr(loaders, "LOAD_S", 0.5)
     shutil.copytree(PRETRAINED_FOLDER / "dynamics", tmp_path / "dynamics")
-    write_reader(tmp_path)
+    write_encoder(tmp_path)
     for name in ("dynamics", "reader"):
-        change_graph(tmp_path / name, never_end)
+        change_graph(tmp_path / name, loop_forever)
     told = "it took more than 0.5 s to load and run once; SIGHUP tries again"
     assert run(tmp_path, refused) == {"dynamics": told, "reader": told}
 

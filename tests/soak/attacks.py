@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from graphs import change_graph, claim_family
+from graphs import change_graph, negate_contributions
 from openpyxl import Workbook
-from small import HEAD
+from small_models import MODEL
 
-from tests.support.wire import NPY, announce, npy, npy_said_to_be, whole
+from tests.support.raw_http import NPY, npy, npy_with_shape, post_request, request_head
 
 Attack = Callable[[int], list[bytes]]  # port -> the first bytes of each answer
 
@@ -77,7 +77,7 @@ def huge_heads(port: int) -> list[bytes]:
 
 
 def trailers(port: int) -> list[bytes]:
-    head = announce(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    head = request_head(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
     body = b"%x\r\n%b\r\n0\r\n" % (len(TEXT_BODY), TEXT_BODY)
     return send(port, head, body, b"x: " + b"a" * 3_000_000 + b"\r\n\r\n")
 
@@ -86,7 +86,7 @@ def bodies_a_byte_a_second(port: int) -> list[bytes]:
     with ExitStack() as stack:
         callers = [stack.enter_context(connect(port)) for _ in range(64)]
         for caller in callers:
-            caller.sendall(announce(1000))
+            caller.sendall(request_head(1000))
         for _ in range(5):
             for caller in callers:
                 with suppress(OSError):
@@ -97,7 +97,7 @@ def bodies_a_byte_a_second(port: int) -> list[bytes]:
 
 def cloud_request(points: Any, parameters: str) -> bytes:
     """Return a request to /dynamics, as npy."""
-    return whole(npy(points), f"/dynamics?{parameters}", NPY)
+    return post_request(npy(points), f"/dynamics?{parameters}", NPY)
 
 
 def answers_unread(port: int) -> list[bytes]:
@@ -139,17 +139,17 @@ def ties_of_long_integers(port: int) -> list[bytes]:
 def sequences_without_end(port: int) -> list[bytes]:
     """Send a sequence of 700,000 tokens, and disconnect."""
     body = b'{"model": "scenes", "sequences": [[' + b"[0,0]," * 700_000 + b"[1,1]]]}"
-    return send(port, whole(body, "/sequences/classify"), wait_s=3)
+    return send(port, post_request(body, "/sequences/classify"), wait_s=3)
 
 
 def parts_without_number(port: int) -> list[bytes]:
     body = b'{"points": [' + b"[0]," * 280_000 + b"[0]]}"
-    return send(port, whole(body, "/dynamics"), wait_s=10)
+    return send(port, post_request(body, "/dynamics"), wait_s=10)
 
 
 def garbage(port: int) -> list[bytes]:
     noise = random.Random(time.monotonic()).randbytes(2_000)
-    return [*send(port, whole(TEXT_BODY) + b"\x00 garbage\r\n\r\n"), *send(port, noise + b"\r\n\r\n")]
+    return [*send(port, post_request(TEXT_BODY) + b"\x00 garbage\r\n\r\n"), *send(port, noise + b"\r\n\r\n")]
 
 
 def strange_paths(port: int) -> list[bytes]:
@@ -163,37 +163,37 @@ def pathological_texts(port: int) -> list[bytes]:
     long = ("<" * 200_000, "<a" * 100_000, "'" * 200_000, "\N{LATIN SMALL LIGATURE FFI}" * 200_000)
     texts = (" " * 199_998 + "'z", *long)
     bodies = [json.dumps({"input": text}, ensure_ascii=False).encode() for text in texts]
-    return [answer for body in bodies for answer in send(port, whole(body), wait_s=20)]
+    return [answer for body in bodies for answer in send(port, post_request(body), wait_s=20)]
 
 
 def text_that_grows(port: int) -> list[bytes]:
     """Send 2,560 words of a ligature that normalization expands to 18 letters."""
     text = " ".join(["\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 61] * 2_560)
-    return send(port, whole(json.dumps({"input": text}, ensure_ascii=False).encode()), wait_s=20)
+    return send(port, post_request(json.dumps({"input": text}, ensure_ascii=False).encode()), wait_s=20)
 
 
 def spans_without_number(port: int) -> list[bytes]:
     spans = b"[0,1]," * 500_000
     body = b'{"input": "a superb film", "flip": true, "without": [' + spans + b"[0,1]]}"
-    return send(port, whole(body), wait_s=10)
+    return send(port, post_request(body), wait_s=10)
 
 
 def heads_by_labels(port: int) -> list[bytes]:
-    document = {"input": ["?! " * 500] * 16, "model": [HEAD] * 32, "flip": True, "explain": "full"}
-    return send(port, whole(json.dumps(document).encode()), wait_s=10)
+    document = {"input": ["?! " * 500] * 16, "model": [MODEL] * 32, "flip": True, "explain": "full"}
+    return send(port, post_request(json.dumps(document).encode()), wait_s=10)
 
 
 def question_marks(port: int) -> list[bytes]:
     """Send as many texts as a request may have, of as many words as are read, and disconnect."""
     body = json.dumps({"input": ["?!" * 1_280] * 1_024}).encode()
-    return send(port, whole(body), wait_s=5)
+    return send(port, post_request(body), wait_s=5)
 
 
 def whole_explanations(port: int) -> list[bytes]:
     texts = ("?!" * 100_000, "x" * 200_000)
     documents = [{"input": [text] * 10, "explain": "full", "trajectory": True} for text in texts]
     bodies = [json.dumps(document).encode() for document in documents]
-    return [answer for body in bodies for answer in send(port, whole(body), wait_s=10)]
+    return [answer for body in bodies for answer in send(port, post_request(body), wait_s=10)]
 
 
 def wishes_that_cannot_be(port: int) -> list[bytes]:
@@ -201,24 +201,24 @@ def wishes_that_cannot_be(port: int) -> list[bytes]:
     points = np.random.default_rng(1).normal(size=(800, 32))
     points[:8] *= 0.05
     body = json.dumps({"points": points.tolist(), "leaders": list(range(8))}).encode()
-    return send(port, whole(body, "/control"), wait_s=3)
+    return send(port, post_request(body, "/control"), wait_s=3)
 
 
 def foreign_pages(port: int) -> list[bytes]:
     typed, foreign = b"content-type: application/json\r\n", b"origin: https://evil.example\r\n"
-    untyped = whole(TEXT_BODY).replace(typed, foreign)
+    untyped = post_request(TEXT_BODY).replace(typed, foreign)
     rebound = GET.replace(b"localhost", b"evil.example") % b"/info"
     return [*send(port, untyped), *send(port, rebound)]
 
 
 def odd_arrays(port: int) -> list[bytes]:
-    bodies = map(npy_said_to_be, ("(-3, -2)", "(True, 2)", "(2**62, 4)", "(3, 0)"))
-    return [answer for body in bodies for answer in send(port, whole(body, "/dynamics", NPY))]
+    bodies = map(npy_with_shape, ("(-3, -2)", "(True, 2)", "(2**62, 4)", "(3, 0)"))
+    return [answer for body in bodies for answer in send(port, post_request(body, "/dynamics", NPY))]
 
 
 def deep_documents(port: int) -> list[bytes]:
     bodies = (b"[" * 200_000, b'{"a":' * 100_000, b'{"input": [' + b'"a",' * 500_000 + b'"a"]}')
-    return [answer for body in bodies for answer in send(port, whole(body), wait_s=10)]
+    return [answer for body in bodies for answer in send(port, post_request(body), wait_s=10)]
 
 
 def callers_who_leave(port: int) -> list[bytes]:
@@ -226,7 +226,7 @@ def callers_who_leave(port: int) -> list[bytes]:
         with connect(port) as caller, suppress(OSError):
             reset = b"\1\0\0\0\0\0\0\0"  # closing sends RST instead of FIN
             caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
-            caller.sendall(whole(TEXT_BODY) * 2)
+            caller.sendall(post_request(TEXT_BODY) * 2)
     return []
 
 
@@ -251,14 +251,14 @@ def hostile_bundles(models: Path) -> Attack:
     def attack(port: int) -> list[bytes]:
         folder = models / f"stranger-{random.getrandbits(32):x}"
         hidden = folder.with_name(f".{folder.name}")
-        shutil.copytree(models / HEAD, hidden)
+        shutil.copytree(models / MODEL, hidden)
         card = json.loads((hidden / "card.json").read_text())
         (hidden / "card.json").write_text(json.dumps({**card, "name": folder.name}))
-        change_graph(hidden, claim_family)
+        change_graph(hidden, negate_contributions)
         hidden.rename(folder)
         time.sleep(5)
         body = json.dumps({"input": "a superb film", "model": folder.name}).encode()
-        answers = send(port, whole(body), wait_s=10)
+        answers = send(port, post_request(body), wait_s=10)
         shutil.rmtree(folder)
         return answers
 
@@ -296,12 +296,12 @@ FUNCTIONS: tuple[Attack, ...] = (
     wishes_that_cannot_be, foreign_pages, odd_arrays, deep_documents, callers_who_leave,
 )  # fmt: skip
 ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} | {
-    "bodies_that_never_come": lambda port: hold(port, 8, announce(64_000_000)),
+    "bodies_that_never_come": lambda port: hold(port, 8, request_head(64_000_000)),
     "pipelines_unread": lambda port: hold(port, 10, GET % b"/docs" * 2_000),
     "pages_unread": lambda port: hold(port, 260, GET % b"/"),  # more than MAX_CONCURRENT_REQUESTS
     "half_heads": lambda port: hold(port, 300, b"GET /" + b"a" * 60_000),
     "nothing_said": lambda port: hold(port, 300, b""),
-    "offers": lambda port: send(port, whole(TEXT_BODY).replace(b"\r\n", b"\r\n" + HTTP2_UPGRADE, 1)),
+    "offers": lambda port: send(port, post_request(TEXT_BODY).replace(b"\r\n", b"\r\n" + HTTP2_UPGRADE, 1)),
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.load import CHUNKED, is_complete, unchunk
 from tests.soak.mix import REFUSAL_STATUSES, Mix, Scenario
-from tests.support.wire import find_fault
+from tests.support.raw_http import find_defect
 
 TIMEOUT_S = 70.0
 
@@ -139,7 +139,7 @@ async def _read(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 def _count(scenario: Scenario, head: bytes, body: bytes, seconds: float, tally: Tally) -> None:
     status = int(head[9:12])
     tally.answers[scenario.kind, status] += 1
-    if status >= 400 and (fault := find_fault(status, head, body, protocol=scenario.protocol)):
+    if status >= 400 and (fault := find_defect(status, head, body, protocol=scenario.protocol)):
         tally.wrong_answers.append(f"{scenario.kind}: {fault}")
     elif status in REFUSAL_STATUSES:
         tally.refused += 1

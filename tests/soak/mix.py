@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.reviews import reviews
 from hardmax import Local
 from service.settings import Settings
-from tests.support.small import HEAD as MODEL
-from tests.support.wire import NPY, npy, whole
+from tests.support.raw_http import NPY, npy, post_request
+from tests.support.small_models import MODEL
 
 REFUSAL_STATUSES = (429, 503, 504)  # overloaded, not ready, too late: no fault of the request
 Check = Callable[[bytes], str | None]  # says why an answer with the expected status is wrong, or None
@@ -97,7 +97,7 @@ def _sequences(local: Local, rng: random.Random, model: str) -> Scenario:
 
 
 def _json(path: str, **body: object) -> bytes:
-    return whole(json.dumps(body).encode(), path)
+    return post_request(json.dumps(body).encode(), path)
 
 
 def _equal(expected: list[dict[str, Any]]) -> Check:
@@ -125,24 +125,24 @@ def _cloud(local: Local, rng: random.Random, n: int, d: int) -> Scenario:
 
     if n < 1000:
         return Scenario("cloud", _json("/dynamics", points=points.tolist()), (200,), check)
-    return Scenario("large cloud", whole(npy(points), "/dynamics", NPY), (200,), check)
+    return Scenario("large cloud", post_request(npy(points), "/dynamics", NPY), (200,), check)
 
 
 def _invalid() -> list[Scenario]:
     deep = b'{"input": ' + b"[" * 5000 + b"]" * 5000 + b"}"
     return [
-        _refused("broken json", whole(b'{"input": '), 400),
-        _refused("deep nesting", whole(deep), 400, 422),
-        _refused("no encoding", whole(b'{"input": "\xff\xfe"}'), 400),
-        _refused("lone surrogate", whole(b'{"input": "\\ud800"}'), 400, 422),
-        _refused("empty text", whole(b'{"input": " "}'), 422),
-        _refused("unknown model", whole(b'{"input": "a", "model": "none"}'), 404),
-        _refused("nan", whole(b'{"points": [[NaN, 1]]}', "/dynamics"), 422),
-        _refused("1e400", whole(b'{"points": [[1e400, 1]]}', "/dynamics"), 422),
-        _refused("ragged", whole(b'{"points": [[1, 2], [1]]}', "/dynamics"), 422),
-        _refused("no npy", whole(b"\x93NUMPY", "/dynamics", NPY), 400),
-        _refused("media type", whole(b"{}", kind=b"text/html"), 415),
-        _refused("unknown route", whole(b"{}", "/classifies"), 404),
+        _refused("broken json", post_request(b'{"input": '), 400),
+        _refused("deep nesting", post_request(deep), 400, 422),
+        _refused("no encoding", post_request(b'{"input": "\xff\xfe"}'), 400),
+        _refused("lone surrogate", post_request(b'{"input": "\\ud800"}'), 400, 422),
+        _refused("empty text", post_request(b'{"input": " "}'), 422),
+        _refused("unknown model", post_request(b'{"input": "a", "model": "none"}'), 404),
+        _refused("nan", post_request(b'{"points": [[NaN, 1]]}', "/dynamics"), 422),
+        _refused("1e400", post_request(b'{"points": [[1e400, 1]]}', "/dynamics"), 422),
+        _refused("ragged", post_request(b'{"points": [[1, 2], [1]]}', "/dynamics"), 422),
+        _refused("no npy", post_request(b"\x93NUMPY", "/dynamics", NPY), 400),
+        _refused("media type", post_request(b"{}", content_type=b"text/html"), 415),
+        _refused("unknown route", post_request(b"{}", "/classifies"), 404),
         _get("/classify", 405),
     ]
 

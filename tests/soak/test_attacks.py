@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from bundles import write_scenes
+from bundles import write_sequence_model
 from edge import edge
 from server import eventually, serving
-from small import link_small
+from small_models import link_small_models
 
 from benchmarks.record import Record
 from tests.soak.attacks import ATTACKS, FILES, Siege
@@ -36,8 +36,8 @@ GRACE_S = 5
 @pytest.mark.timeout(0)
 def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> None:
     record = Record("attacks", "Resistance to attacks", ["uvicorn"])
-    models = link_small(tmp_path / "models")
-    write_scenes(models)
+    models = link_small_models(tmp_path / "models")
+    write_sequence_model(models)
     mix = [entry for entry in build_mix(models) if entry[1][0].kind not in EXCLUDED_KINDS]
     with (
         serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server,

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from edge import edge
+from raw_http import post_request, request_head
 from server import SERVE, Server, environ, eventually, serving
-from wire import announce, whole
 
 from benchmarks.load import send_request
 from benchmarks.record import Case, Record
@@ -28,8 +28,8 @@ from tests.soak.mix import Mix, build_mix
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 
 BODY = b'{"input": "a superb film"}'
-REQUEST = whole(BODY)
-CHUNKED = announce(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+REQUEST = post_request(BODY)
+CHUNKED = request_head(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
 # What a slow caller sends, one item a second: bytes of a head, or chunks of one byte.
 DRIPS = {
     "a byte": [REQUEST[i : i + 1] for i in range(10)],
@@ -75,8 +75,8 @@ class FaultRecord:
 
 
 @pytest.fixture(scope="module")
-def mix(small: Path) -> Mix:
-    return build_mix(small)
+def mix(small_models: Path) -> Mix:
+    return build_mix(small_models)
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +121,10 @@ def all_workers_ready(server: Server) -> bool:
     ids=["one", "both"],
 )  # fmt: skip
 def test_killed_workers_cost_only_what_was_on_the_way(
-    victims: int, fault: str, outcome: str, small: Path, mix: Mix, fault_record: FaultRecord
+    victims: int, fault: str, outcome: str, small_models: Path, mix: Mix, fault_record: FaultRecord
 ) -> None:
     recovered_after_s = 0.0
-    with serving(small, workers=2, log_level="error") as server:
+    with serving(small_models, workers=2, log_level="error") as server:
 
         def kill() -> None:
             nonlocal recovered_after_s
@@ -143,9 +143,9 @@ def test_killed_workers_cost_only_what_was_on_the_way(
 
 
 def test_stopped_worker_loses_nothing_and_goes_on_when_continued(
-    small: Path, mix: Mix, fault_record: FaultRecord
+    small_models: Path, mix: Mix, fault_record: FaultRecord
 ) -> None:
-    with serving(small, workers=2, log_level="error") as server:
+    with serving(small_models, workers=2, log_level="error") as server:
         eventually(lambda: all_workers_ready(server))
         victim = server.workers[0]
 
@@ -160,7 +160,7 @@ def test_stopped_worker_loses_nothing_and_goes_on_when_continued(
     fault_record.add("SIGSTOP of one of two workers for 3 s", outcome, tally)
 
 
-def test_full_disk_for_logs_stops_no_request(small: Path, mix: Mix, fault_record: FaultRecord) -> None:
+def test_full_disk_for_logs_stops_no_request(small_models: Path, mix: Mix, fault_record: FaultRecord) -> None:
     port = free_port()
     with open("/dev/full", "wb") as full:
         process = subprocess.Popen([sys.executable, *SERVE, "--port", str(port), "--log-level", "debug"],
@@ -185,9 +185,9 @@ def _answers(port: int) -> bool:
 
 
 def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
-    tmp_path: Path, small: Path, mix: Mix, fault_record: FaultRecord
+    tmp_path: Path, small_models: Path, mix: Mix, fault_record: FaultRecord
 ) -> None:
-    models = Path(shutil.copytree(small, tmp_path / "models"))
+    models = Path(shutil.copytree(small_models, tmp_path / "models"))
     with serving(models, log_level="warning") as server:
 
         def fault() -> None:
@@ -208,7 +208,7 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
 
 @pytest.mark.skipif(not FAKETIME.exists(), reason="needs libfaketime (apt-get install faketime)")
 def test_clock_that_jumps_changes_no_answer_and_no_deadline(
-    small: Path, mix: Mix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault_record: FaultRecord
+    small_models: Path, mix: Mix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault_record: FaultRecord
 ) -> None:
     offset = tmp_path / "offset"
     offset.write_text("+0\n")
@@ -216,7 +216,7 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
     monkeypatch.setenv("FAKETIME_TIMESTAMP_FILE", str(offset))
     for name in ("NO_CACHE", "DONT_FAKE_MONOTONIC"):
         monkeypatch.setenv(f"FAKETIME_{name}", "1")
-    with serving(small, log_level="error") as server, edge(tmp_path, server.port) as (_, port):
+    with serving(small_models, log_level="error") as server, edge(tmp_path, server.port) as (_, port):
         monkeypatch.delenv("LD_PRELOAD")
 
         def fault() -> None:
@@ -243,11 +243,11 @@ def _hours_off(server: Server) -> float:
 
 @pytest.mark.parametrize("drip", DRIPS)
 def test_callers_of_one_byte_a_second_hold_up_nobody(
-    small: Path, mix: Mix, fault_record: FaultRecord, tmp_path: Path, drip: str
+    small_models: Path, mix: Mix, fault_record: FaultRecord, tmp_path: Path, drip: str
 ) -> None:
     """The edge waits for slow callers, which have another address; the service sees complete requests."""
     with ExitStack() as stack:
-        server = stack.enter_context(serving(small, max_concurrent_requests=64, log_level="error"))
+        server = stack.enter_context(serving(small_models, max_concurrent_requests=64, log_level="error"))
         _, port = stack.enter_context(edge(tmp_path, server.port))
 
         def send_slowly() -> None:

@@ -25,14 +25,14 @@ P99_BOUND_S = 5.0
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_service_under_twice_its_capacity_stays_right_and_does_not_grow(small: Path) -> None:
+def test_service_under_twice_its_capacity_stays_right_and_does_not_grow(small_models: Path) -> None:
     record = Record("soak", "Overload: twice the capacity", ["uvicorn", "onnxruntime"])
-    mix = build_mix(small)
+    mix = build_mix(small_models)
     cpus = sorted(os.sched_getaffinity(0))
     with ExitStack() as stack:
         with pinned({cpus[0]}):
             settings = {"max_concurrent_requests": MAX_CONCURRENT_REQUESTS, "log_level": "error"}
-            server = stack.enter_context(serving(small, **settings))
+            server = stack.enter_context(serving(small_models, **settings))
         with pinned({cpus[-1]}):
             capacity = asyncio.run(Crowd(server.port, mix, MAX_CONCURRENT_REQUESTS // 2).run(WARMUP_S))
             rate = 2 * capacity.requests / WARMUP_S

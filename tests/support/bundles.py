@@ -1,7 +1,7 @@
-"""Bundles for tests: a reader and heads of random weights, small, with every part of the real ones.
+"""Bundles for tests: a small encoder and small heads with random weights, with every part of the real ones.
 
-What they say of most texts is arbitrary and always the same: tests compare answers with one another and
-with what must hold of every answer. A head of two labels has learnt the texts of `TAUGHT`, and tells them.
+Their predictions are arbitrary but repeatable: tests compare answers with each other, and with what holds of
+every answer. A head of two labels is fitted to `TRAINING_TEXTS`, and predicts them correctly.
 """
 
 import hashlib
@@ -32,84 +32,83 @@ from service.text.encoder import Encoder
 from service.text.head import Head
 from service.text.tokenizer import SpecialIds, Vocabulary
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 WORDS = """
     the a an film movie food soup was is are not never very good great superb bad awful it but and or i
     we you of in on to my waste time slow funny boring story cold service lamp car hotel they loved hated
     smiling face with open mouth ##ly ##ing ##est
 """.split()
-PIECES = [
+TOKENS = [
     *(SpecialIds().replacements.get(i, f"[unused{i}]") for i in range(SpecialIds().unknown + 1)),
-    *dict.fromkeys([*LETTERS, *".,!?:;()'\"-/…", *WORDS, *("##" + letter for letter in LETTERS)]),
+    *dict.fromkeys([*CHARACTERS, *".,!?:;()'\"-/…", *WORDS, *("##" + letter for letter in CHARACTERS)]),
 ]
-LISTS = {"pieces": PIECES, "names": ["paris"], "sometimes": ["grace"], "groups": ["martians"]}
+WORD_LISTS = {"pieces": TOKENS, "names": ["paris"], "sometimes": ["grace"], "groups": ["martians"]}
 LABELS = ["negative", "positive"]
-CHARGE = {"superb": 3.0, "good": 2.0, "awful": -3.0, "bad": -2.0, "waste": -2.0}
-TAUGHT = (
+WORD_SCORES = {"superb": 3.0, "good": 2.0, "awful": -3.0, "bad": -2.0, "waste": -2.0}
+TRAINING_TEXTS = (
     "superb", "a superb film", "superb film", "the superb film", "The film superb film", "good", "the film",
     "the film", "awful", "an awful film", "awful film", "a waste of time", "superb superb superb", "bad",
 )  # fmt: skip
 
 
 @cache
-def reader_model(seed: int = 0) -> onnx.ModelProto:
+def encoder_model(seed: int = 0) -> onnx.ModelProto:
     return encoder_graph.to_onnx(encoder_quantized.quantize(random_encoder(TINY, seed)))
 
 
 @cache
 def head_model(logits: int = 1, d: int = 2, seed: int = 0) -> onnx.ModelProto:
-    plane = random_head(d, logits, seed=seed)
+    head = random_head(d, logits, seed=seed)
     if logits == 1:
-        teach(plane)
-    return head_graph.to_onnx(head_quantized.quantize(plane, random_encoder(TINY).output_scales))
+        fit_head(head)
+    return head_graph.to_onnx(head_quantized.quantize(head, random_encoder(TINY).output_scales))
 
 
 @torch.no_grad()
-def teach(plane: LeaderHead) -> None:
-    """Fit the first coordinate of the places, of which the logit is made, to the words of `TAUGHT`."""
-    reader = Encoder(Runtime("cpu", 1).open(reader_model().SerializeToString()), Vocabulary(*LISTS.values()))
-    readings = [reader.tokenize(text) for text in TAUGHT]
-    seen = [seen for text in readings for seen in reader.encode(text.chunks(), output_attentions=False)]
-    states = (np.concatenate([each.hidden_states for each in seen]) - 128.0) / 16
-    worth = np.array([CHARGE.get(PIECES[piece], 0.0) for text in readings for piece in text.token_ids])
-    fitted = np.linalg.lstsq(np.c_[states, np.ones(len(states))], worth, rcond=1e-3)[0]
-    plane.projection.weight[0], plane.projection.bias[0] = torch.tensor(fitted[:-1]), float(fitted[-1])
-    plane.v[0], plane.b[0] = torch.tensor([16.0] + [0.0] * (plane.config.dimension - 1)), 0.5
+def fit_head(head: LeaderHead) -> None:
+    """Fit the first coordinate of the positions, which determines the logit, to the words of the texts."""
+    session = Runtime("cpu", 1).open(encoder_model().SerializeToString())
+    encoder = Encoder(session, Vocabulary(*WORD_LISTS.values()))
+    texts = [encoder.tokenize(text) for text in TRAINING_TEXTS]
+    outputs = [output for text in texts for output in encoder.encode(text.chunks(), output_attentions=False)]
+    states = (np.concatenate([output.hidden_states for output in outputs]) - 128.0) / 16
+    scores = np.array([WORD_SCORES.get(TOKENS[token], 0.0) for text in texts for token in text.token_ids])
+    fitted = np.linalg.lstsq(np.c_[states, np.ones(len(states))], scores, rcond=1e-3)[0]
+    head.projection.weight[0], head.projection.bias[0] = torch.tensor(fitted[:-1]), float(fitted[-1])
+    head.v[0], head.b[0] = torch.tensor([16.0] + [0.0] * (head.config.dimension - 1)), 0.5
 
 
-def write_reader(models_dir: Path, name: str = "reader", seed: int = 0) -> Bundle:
+def write_encoder(models_dir: Path, name: str = "reader", seed: int = 0) -> Bundle:
     card = {"name": name, "description": "Reads at random."}
-    return write_bundle(models_dir, "encoder", card, reader_model(seed), json.dumps(LISTS))
+    return write_bundle(models_dir, "encoder", card, encoder_model(seed), json.dumps(WORD_LISTS))
 
 
-def write_head(
-    models_dir: Path, name: str = "tiny", *, on: str = "reader", d: int = 2, seed: int = 0, **card: Any
-) -> Bundle:
-    """A head on a reader of its folder, which is written if it is not there; `card` changes its card."""
-    if not (models_dir / on / "card.json").exists():
-        write_reader(models_dir, on)
-    digest = json.loads((models_dir / on / "card.json").read_text())["model_sha256"]
-    reader = {"name": on, "sha256": digest}
-    whole = {"name": name, "description": "Labels at random.", "labels": LABELS, "encoder": reader, **card}
-    logits = len(whole["labels"]) if len(whole["labels"]) > 2 or "multi_label" in whole else 1
+def write_head(models_dir: Path, name: str = "tiny", *, d: int = 2, seed: int = 0, **fields: Any) -> Bundle:
+    """Write a head, and the encoder that it needs if the folder has none; `fields` are added to its card."""
+    if not (models_dir / "reader/card.json").exists():
+        write_encoder(models_dir)
+    digest = json.loads((models_dir / "reader/card.json").read_text())["model_sha256"]
+    card = {"name": name, "description": "Labels at random.", "labels": LABELS}
+    card |= {"encoder": {"name": "reader", "sha256": digest}, **fields}
+    logits = len(card["labels"]) if len(card["labels"]) > 2 or "multi_label" in card else 1
     model = head_model(logits, d, seed)
-    return write_bundle(models_dir, "text-classification", whole, model, float_model=to_float(model))
+    return write_bundle(models_dir, "text-classification", card, model, float_model=to_float(model))
 
 
-def open_head(
-    models_dir: Path, name: str = "tiny", reader: Encoder | None = None, threads: int = 1, **options: Any
+def load_head(
+    models_dir: Path, name: str = "tiny", encoder: Encoder | None = None, threads: int = 1, **options: Any
 ) -> Head:
-    """The model of `write_head`, loaded as the service loads it."""
+    """Write a head, and load it as the service does."""
     bundle, runtime = write_head(models_dir, name, **options), Runtime("cpu", threads)
-    return Head.load(bundle, runtime, reader or open_reader(models_dir, threads))
+    return Head.load(bundle, runtime, encoder or load_encoder(models_dir, threads))
 
 
-def open_reader(models_dir: Path, threads: int = 1) -> Encoder:
-    return Encoder.load(write_reader(models_dir), Runtime("cpu", threads))
+def load_encoder(models_dir: Path, threads: int = 1) -> Encoder:
+    return Encoder.load(write_encoder(models_dir), Runtime("cpu", threads))
 
 
-class OnGpu(Runtime):
-    """Opens the graphs for GPUs, on the CPU."""
+class FakeGpuRuntime(Runtime):
+    """Selects the graphs for GPUs, and opens them on the CPU."""
 
     def __init__(self) -> None:
         super().__init__("cpu", 1)
@@ -121,7 +120,7 @@ class OnGpu(Runtime):
         return Runtime("cpu", 1).open(model, weights)
 
 
-PLAIN_CARD = {
+STUB_CARD = {
     "format": 3,
     "name": "tiny",
     "kind": "dynamics",
@@ -131,25 +130,25 @@ PLAIN_CARD = {
 }
 
 
-def write_folder(folder: Path, model: bytes = b"graph", **changes: Any) -> Path:
-    """A bundle whose graph is none, for what reads bundles and runs no models; None leaves a field out."""
+def write_stub_bundle(folder: Path, model: bytes = b"graph", **changes: Any) -> Path:
+    """Write a bundle with an invalid graph, for tests that run no models; None removes a field."""
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(model)
-    card = {name: value for name, value in {**PLAIN_CARD, **changes}.items() if value is not None}
+    card = {name: value for name, value in {**STUB_CARD, **changes}.items() if value is not None}
     (folder / "card.json").write_text(json.dumps(card))
     return folder
 
 
 def write_models(folder: Path) -> Path:
-    """The models that most tests are served with: tiny (default), its reader, dynamics and scenes."""
+    """Write the models of most tests: tiny (default), its encoder, dynamics and scenes."""
     write_head(folder)
     shutil.copytree(PRETRAINED_FOLDER / "dynamics", folder / "dynamics")
-    write_scenes(folder)
+    write_sequence_model(folder)
     return folder
 
 
-def write_scenes(folder: Path) -> None:
-    """A model of sequences."""
+def write_sequence_model(folder: Path) -> None:
+    """Write a model of sequences."""
     rows = [([[0, 0], [1, 1]], "calm"), ([[0, 0], [5, 5]], "storm"), ([[2, 1]], "calm")]
     examples = make_examples([{"sequence": sequence, "label": label} for sequence, label in rows])
     write_verified(build_classifier(examples), folder / "scenes", description="Scenes.", license="Apache-2.0")

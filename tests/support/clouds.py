@@ -1,4 +1,4 @@
-"""Clouds for tests, and the bundled dynamics to run them."""
+"""Clouds for tests, and the pretrained dynamics that runs them."""
 
 from functools import cache
 from typing import Any
@@ -22,33 +22,33 @@ TRIANGLE = np.array(
 EMERGING = np.array(
     [(1, 1 / 3), (-1 / 12, 1 / 12), (-1, -1), (0, 0.25), (-0.3, -0.7), (-0.6, -0.9), (0.8, 0.1), (0.6, 0.15)]
 )
-# A square's corners, points on its axes that tie between two of them, and one that follows a corner.
+# The corners of a square, points on its axes that tie between two corners, and one that follows a corner.
 SQUARE = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1), (0.5, 0), (0, 0.25), (-0.5, -0.25)])
-# (0, -2) is the middle of an edge and rests between its ends.
+# (0, -2) is the midpoint of an edge and stays between its ends.
 EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
-# Members of a set travel along a face for ever: nothing is certified.
+# Points of an argmax set move along a face forever: nothing is certified.
 UNCERTIFIED = np.array([[-3, -1], [-2, -1], [-2, 1], [-1, 1], [0, -1], [2, -1], [3, -1]])
 
 
 @cache
-def bundled(provider: Any = "cpu") -> Dynamics:
+def load_dynamics(provider: Any = "cpu") -> Dynamics:
     return Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), Runtime(provider, 1))
 
 
 def run(points: Any, provider: Any = "cpu", **parameters: Any) -> Result:
-    """A whole run, the parameters by name."""
-    return bundled(provider).run(np.asarray(points, np.float64), Parameters(**parameters))
+    """Run the dynamics with these parameters."""
+    return load_dynamics(provider).run(np.asarray(points, np.float64), Parameters(**parameters))
 
 
-def since(result: Result) -> npt.NDArray[np.int64]:
-    """First layer as a leader of every point, -1 where it is none."""
+def leader_since(result: Result) -> npt.NDArray[np.int64]:
+    """Return the first layer at which each point is a leader, -1 for the others."""
     layers = np.full(result.n, -1)
     layers[result.leaders.index] = result.leaders.since_layer
     return layers
 
 
-def sets(result: Result) -> list[frozenset[int]]:
-    """The leaders that every point is drawn to."""
+def argmax_sets(result: Result) -> list[frozenset[int]]:
+    """Return the leaders that each point follows."""
     return [frozenset(result.clusters.leaders[c].tolist()) for c in result.assignment]
 
 
@@ -58,8 +58,8 @@ def random_form(rng: np.random.Generator, d: int) -> Floats:
 
 
 def clouds() -> st.SearchStrategy[Floats]:
-    """Distinct points with entries of hundredths: ties happen, and no two scores nearly tie by accident."""
+    """Draw distinct points with entries of hundredths: scores tie exactly or differ clearly."""
     shapes = st.tuples(st.integers(1, 14), st.integers(1, 5))
     entries = st.integers(-300, 300).map(lambda k: k / 100)
-    drawn = shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=entries))
-    return drawn.map(lambda Z: np.unique(Z[Z.any(axis=1)], axis=0) + 0.0).filter(len)
+    points = shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=entries))
+    return points.map(lambda Z: np.unique(Z[Z.any(axis=1)], axis=0) + 0.0).filter(len)

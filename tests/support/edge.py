@@ -1,4 +1,4 @@
-"""A real nginx with the configuration of the edge."""
+"""The edge: a real nginx with the project's configuration."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paths import ROOT
-from server import eventually, listens
+from server import eventually, is_listening
 
 from benchmarks.servers import free_port
 
@@ -20,10 +20,10 @@ TLS = ROOT / "docker/edge/tls.conf"
 def edge(
     folder: Path, upstream: int, tls: int | None = None, rate: int = 200, **limits: int
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """nginx with the project's configuration: only addresses, folders and given limits are the test's."""
+    """Run nginx with the project's configuration; only addresses, folders and given limits are replaced."""
     port, health = free_port(), free_port()
     text = CONFIGURATION.read_text()
-    replaced = [
+    replacements = [
         ("/tmp/", f"{folder}/"),
         ("/etc/edge/listen", f"{folder}/listen"),
         ("/dev/stdout", f"{folder}/access.log"),
@@ -32,22 +32,22 @@ def edge(
         ("127.0.0.1:8081", f"127.0.0.1:{health}"),
         ("listen 8000", f"listen 127.0.0.1:{port}"),
         ("rate=200r/s", f"rate={rate}r/s"),
-        *((rf"limit_conn {name} ", f"limit_conn {name} {most}; # ") for name, most in limits.items()),
+        *((rf"limit_conn {name} ", f"limit_conn {name} {limit}; # ") for name, limit in limits.items()),
     ]
-    for theirs, ours in replaced:
-        assert theirs in text, theirs
-        text = text.replace(theirs, ours)
+    for old, new in replacements:
+        assert old in text, old
+        text = text.replace(old, new)
     # As root, nginx would work as a user who may not enter this test's folder.
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(f"daemon off; {user}\n{text}")
     (folder / "listen").mkdir(exist_ok=True)
     if tls is not None:
-        listening = TLS.read_text().replace("/etc/edge/certificates", str(folder))
-        (folder / "listen/tls.conf").write_text(listening.replace("listen 8443", f"listen 127.0.0.1:{tls}"))
+        tls_text = TLS.read_text().replace("/etc/edge/certificates", str(folder))
+        (folder / "listen/tls.conf").write_text(tls_text.replace("listen 8443", f"listen 127.0.0.1:{tls}"))
     command = ["nginx", "-c", f"{folder}/nginx.conf", "-e", f"{folder}/error.log"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
-            eventually(lambda: listens(health))
+            eventually(lambda: is_listening(health))
             yield process, port
         finally:
             process.send_signal(signal.SIGTERM)

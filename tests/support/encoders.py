@@ -1,4 +1,4 @@
-"""Readers and planes with random weights: small, but with every part of the real ones."""
+"""Small encoders and heads with random weights, with every part of the real ones."""
 
 from dataclasses import replace
 
@@ -11,12 +11,12 @@ from model_export.head.leader_head import LeaderHead, LeaderHeadConfig
 TINY = EncoderConfig(width=32, heads=4, layers=2, hidden=64, vocabulary=400)
 RELATIVE = replace(
     TINY, position_buckets=32, embedding_grid=64.0, attention_grid=32.0, max_units=147.0, clip=True
-)  # as the encoder made of mpnet
+)  # as the encoder that is distilled from mpnet
 
 
 @torch.no_grad()
 def random_encoder(config: EncoderConfig = TINY, seed: int = 0, follows: float = 0.3) -> Encoder:
-    """`follows`: how large the numbers are that heads compare; small ones tie often once they are whole."""
+    """Create an encoder; `follows` scales the attention scores: small ones often tie when rounded."""
     torch.manual_seed(seed)
     encoder = Encoder(config)
     for parameter in encoder.parameters():
@@ -32,11 +32,9 @@ def random_encoder(config: EncoderConfig = TINY, seed: int = 0, follows: float =
 @torch.no_grad()
 def random_head(d: int = 2, labels: int = 1, seed: int = 0, use_embeddings: bool = False) -> LeaderHead:
     torch.manual_seed(seed)
-    plane = LeaderHead(
-        LeaderHeadConfig(TINY.width, d, labels, reach_hidden=16, use_embeddings=use_embeddings)
-    )
-    for linear in (plane.reach_hidden, plane.reach_output, plane.projection):
+    head = LeaderHead(LeaderHeadConfig(TINY.width, d, labels, reach_hidden=16, use_embeddings=use_embeddings))
+    for linear in (head.reach_hidden, head.reach_output, head.projection):
         linear.weight.copy_(0.3 * torch.randn_like(linear.weight))
         linear.bias.copy_(0.3 * torch.randn_like(linear.bias))
-    plane.b.copy_(torch.randn(labels))
-    return plane.eval()
+    head.b.copy_(torch.randn(labels))
+    return head.eval()

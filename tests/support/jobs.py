@@ -20,8 +20,8 @@ def allocate(megabytes: int) -> int:
     return np.ones(megabytes * 125_000).nbytes
 
 
-def remember(kept: list[object] = []) -> int:  # noqa: B006 - what a job leaves behind
-    kept.append(np.ones(5_000_000))
+def leak_memory(leaked: list[object] = []) -> int:  # noqa: B006 - shared between calls
+    leaked.append(np.ones(5_000_000))
     return os.getpid()
 
 
@@ -36,7 +36,7 @@ def raise_local() -> None:
     raise Local("cannot be pickled")
 
 
-def end() -> None:
+def exit_process() -> None:
     os._exit(3)
 
 

@@ -1,4 +1,4 @@
-"""Where the checkout is."""
+"""The root folder of the repository."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Exact versions, as requirements files of pip's form state them."""
+"""Reads the exact versions in requirements files."""
 
 import re
 
@@ -8,6 +8,6 @@ PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)")
 
 
 def read_pins(text: str) -> dict[str, str]:
-    """Canonical name -> version of every line that pins one."""
-    found = filter(None, map(PIN.match, text.splitlines()))
-    return {canonicalize_name(pin[1]): pin[2] for pin in found}
+    """Return canonical name -> version of every line that pins one."""
+    pins = filter(None, map(PIN.match, text.splitlines()))
+    return {canonicalize_name(pin[1]): pin[2] for pin in pins}

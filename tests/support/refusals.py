@@ -1,4 +1,4 @@
-"""Refusals looked at closely."""
+"""Checks of error responses."""
 
 import httpx
 
@@ -6,7 +6,7 @@ JSON = {"content-type": "application/json"}
 
 
 def refusal(response: httpx.Response) -> tuple[int, str, str | None]:
-    """Status, type and param of a refusal, whose shape is checked."""
+    """Check the format of an error response, and return its status, type and param."""
     error = response.json()["error"]
     assert set(error) == {"type", "message", "param", "request_id"}
     assert error["request_id"] == response.headers["x-request-id"]

@@ -1,4 +1,4 @@
-"""`hardmax serve` in a process of its own, on a free port: what tests talk to over sockets."""
+"""`hardmax serve` in a separate process on a free port, for tests over sockets."""
 
 import os
 import re
@@ -21,13 +21,13 @@ from service.app import create_app
 from service.loaders import Loaders
 from service.settings import load_settings
 
-PATIENCE_S = 100.0  # for a start, an answer or an end on a slow and busy machine; pytest gives a test 120
+TIMEOUT_S = 100.0  # for a start, a response or an end on a slow and busy machine; pytest stops a test at 120
 SERVE = ("-m", "service.cli.main", "serve")
 
 
 @dataclass
 class Server:
-    """A running server: its address, process, and everything that it wrote."""
+    """A running server: its process, port and output."""
 
     process: subprocess.Popen[str]
     port: int = 0
@@ -39,21 +39,21 @@ class Server:
 
     @property
     def workers(self) -> list[psutil.Process]:
-        """The living processes of a server that has several."""
-        found = []
+        """The living worker processes of a server that has several."""
+        workers = []
         for child in psutil.Process(self.process.pid).children():
-            with suppress(psutil.NoSuchProcess):  # ZombieProcess is one: dead, and nobody has buried it yet
-                found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
-        return found
+            with suppress(psutil.NoSuchProcess):  # also raised for zombies, as ZombieProcess
+                workers += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+        return workers
 
     @property
     def cpu_s(self) -> float:
-        """What a server of one process has worked: a busy machine changes it little, the clock much."""
+        """The CPU time of a server with one process, which depends little on the load of the machine."""
         return sum(psutil.Process(self.process.pid).cpu_times()[:2])
 
     @property
     def memory(self) -> int:
-        """The bytes that a server of one process holds."""
+        """The memory of a server with one process, in bytes."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     @property
@@ -61,20 +61,20 @@ class Server:
         return "".join(self.lines)
 
     def client(self, **options: object) -> httpx.Client:
-        """Over plain HTTP. Without `verify=False` each client reads all certificates: 40 ms of CPU time."""
-        common = {"base_url": self.url, "timeout": PATIENCE_S, "trust_env": False, "verify": False}
+        """Create a client. Without `verify=False` each client reads all certificates: 40 ms of CPU time."""
+        common = {"base_url": self.url, "timeout": TIMEOUT_S, "trust_env": False, "verify": False}
         return httpx.Client(**common, **options)  # type: ignore[arg-type]
 
-    def stop(self, number: int = signal.SIGTERM, timeout_s: float = PATIENCE_S) -> int:
-        """Send a signal and wait for the end; the exit code."""
-        self.process.send_signal(number)
+    def stop(self, signal_number: int = signal.SIGTERM, timeout_s: float = TIMEOUT_S) -> int:
+        """Send a signal, wait for the end, and return the exit code."""
+        self.process.send_signal(signal_number)
         return self.process.wait(timeout_s)
 
 
 def environ(**settings: object) -> dict[str, str]:
-    """Our own environment with these settings, and no others of the service."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
-    return ours | {f"HARDMAX_{name.upper()}": str(value) for name, value in settings.items()}
+    """Return the environment of this process with these settings of the service, and no others."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
+    return variables | {f"HARDMAX_{name.upper()}": str(value) for name, value in settings.items()}
 
 
 @contextmanager
@@ -86,20 +86,20 @@ def serving(
     stderr: int = subprocess.STDOUT,
     **settings: object,
 ) -> Iterator[Server]:
-    """A ready server with the given settings (`max_points=5` is HARDMAX_MAX_POINTS), ended at exit.
+    """Run a server with these settings (`max_points=5` is HARDMAX_MAX_POINTS) until the block is left.
 
-    It runs in `folder`. `models_dir` is served alone: a test that wants the bundled models too says
-    pretrained_models=True. A log that goes elsewhere (`stderr`) is not in its output.
+    It runs in `folder`. It serves `models_dir` only; the pretrained models too with pretrained_models=True.
+    Its output contains no log that is redirected with `stderr`.
     """
-    alone = {"models_dir": models_dir, "pretrained_models": False} if models_dir else {}
-    given = {"port": 0, **alone, **settings}
+    only_models = {"models_dir": models_dir, "pretrained_models": False} if models_dir else {}
+    options = {"port": 0, **only_models, **settings}
     process = subprocess.Popen(
         [sys.executable, *command],
-        cwd=folder, env=environ(**given), text=True,
+        cwd=folder, env=environ(**options), text=True,
         stdout=subprocess.PIPE, stderr=stderr,
     )  # fmt: skip
     server = Server(process)
-    reader = threading.Thread(target=_read, args=(server,), daemon=True)
+    reader = threading.Thread(target=_read_lines, args=(server,), daemon=True)
     reader.start()
     try:
         _await_port(server)
@@ -108,7 +108,7 @@ def serving(
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(PATIENCE_S)
+                process.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -119,47 +119,47 @@ def serving(
 
 @contextmanager
 def in_process(models_dir: Path, loaders: Loaders | None = None, **settings: object) -> Iterator[TestClient]:
-    """The same application without a socket, for what no socket changes: ready in a tenth of the time."""
-    given = {"models_dir": models_dir, "pretrained_models": False, "default_model": "tiny", **settings}
-    app = create_app(load_settings({}, log_level="error", **given), loaders=loaders)
+    """Run the same application without a socket, which takes a tenth of the time to start."""
+    options = {"models_dir": models_dir, "pretrained_models": False, "default_model": "tiny", **settings}
+    app = create_app(load_settings({}, log_level="error", **options), loaders=loaders)
     with TestClient(app, base_url="http://127.0.0.1") as client:
         yield client
 
 
-def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program in an interpreter of its own."""
+def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a new interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], text=True, capture_output=True, timeout=60
     )
 
 
-def eventually(holds: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
-    """Wait until it holds; fail when it does not within the time. Who waits long asks less often."""
-    began = time.monotonic()
-    while not holds():
-        waited_s = time.monotonic() - began
-        assert waited_s < timeout_s, "this did not come about in time"
+def eventually(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
+    """Wait until the condition holds, and fail after `timeout_s`. It is checked less and less often."""
+    start_s = time.monotonic()
+    while not condition():
+        waited_s = time.monotonic() - start_s
+        assert waited_s < timeout_s, "the condition did not hold in time"
         time.sleep(min(0.02 + waited_s / 20, 0.5))
 
 
-def listens(port: int) -> bool:
-    """Whether somebody listens there."""
-    with socket.socket() as attempt:
-        return attempt.connect_ex(("127.0.0.1", port)) == 0
+def is_listening(port: int) -> bool:
+    """Whether a server listens on this port."""
+    with socket.socket() as client_socket:
+        return client_socket.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _read(server: Server) -> None:
+def _read_lines(server: Server) -> None:
     assert server.process.stdout is not None
     for line in server.process.stdout:
         server.lines.append(line)
-        if not server.port and (found := re.search(r" on http://\S+:(\d+)", line)):
-            server.port = int(found[1])
+        if not server.port and (match := re.search(r" on http://\S+:(\d+)", line)):
+            server.port = int(match[1])
 
 
 def _await_port(server: Server) -> None:
-    """The greeting names the port; it comes when models are loaded and warm."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait for the line with the port, which the server prints when its models are loaded and warm."""
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not server.port:
-        if server.process.poll() is not None or time.monotonic() > deadline:
+        if server.process.poll() is not None or time.monotonic() > deadline_s:
             raise RuntimeError(f"the server did not start:\n{server.output}")
         time.sleep(0.01)

@@ -1,10 +1,10 @@
-"""Reads a document as a reader would: its commands, its answers and its programs.
+"""Parses the commands, programs and outputs of a document, and compares outputs.
 
-    ```console        lines that begin with "$ " are run, in order; what follows each must be what it prints
+    ```console        lines that begin with "$ " are run, in order; the lines after each are its output
     ```console no-run the same, not run: make targets, compose files and commands in it must exist
-    ```python         is run; a ```text block right after it is what it must print
+    ```python         is run; a ```text block right after it is its output
 
-In an answer `...` stands for anything, and decimals may differ by what another machine may change.
+In an output `...` stands for anything, and decimals may differ slightly, as on another machine.
 """
 
 import re
@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+STEP = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.\d+(?:[eE][-+]?\d+)?")
 LANGUAGES = {"console", "console no-run", "python", "text", "json", "yaml", "mermaid", ""}
-CLOSE = 2e-3
+TOLERANCE = 2e-3
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its word and what it holds."""
+    """A fenced block: its info string and its text."""
 
     info: str
     body: str
@@ -27,62 +28,49 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """A command and the answer the document shows for it, which may be none."""
+    """A command and the output that the document shows, which may be empty."""
 
     command: str
-    answer: str
+    output: str
 
 
-def blocks(document: str) -> list[Block]:
+def parse_blocks(document: str) -> list[Block]:
     return [Block(fence["info"].strip(), fence["body"]) for fence in FENCE.finditer(document)]
 
 
-def steps(block: Block) -> Iterator[Step]:
-    """The commands of a console block; a backslash at the end of a line goes on on the next."""
-    command: list[str] = []
-    answer: list[str] = []
-    continued = False
-    for line in block.body.splitlines():
-        if line.startswith("$ ") and not continued:
-            if command:
-                yield Step("\n".join(command), "\n".join(answer))
-            command, answer = [line[2:]], []
-        elif continued:
-            command.append(line)
-        else:
-            answer.append(line)
-        continued = (continued or line.startswith("$ ")) and line.endswith("\\")
-    if command:
-        yield Step("\n".join(command), "\n".join(answer))
+def parse_steps(block: Block) -> Iterator[Step]:
+    """Yield the commands of a console block; a backslash continues a command on the next line."""
+    for command, output in STEP.findall(block.body):
+        yield Step(command, output.removesuffix("\n"))
 
 
-def differs(shown: str, printed: str) -> str | None:
-    """Why what was printed is not what the document shows, or None."""
-    wanted = [line.rstrip() for line in shown.strip().splitlines()]
-    got = [line.rstrip() for line in printed.strip().splitlines()]
-    if _matches(wanted, got):
+def describe_difference(shown: str, printed: str) -> str | None:
+    """Describe how the printed output differs from that of the document; None if it does not."""
+    expected = [line.rstrip() for line in shown.strip().splitlines()]
+    actual = [line.rstrip() for line in printed.strip().splitlines()]
+    if _matches(expected, actual):
         return None
-    return "\n".join(["the document shows", *wanted, "but it prints", *got])
+    return "\n".join(["the document shows", *expected, "but it prints", *actual])
 
 
-def _matches(wanted: list[str], got: list[str]) -> bool:
-    """Line by line; a line that is only `...` stands for any lines."""
-    if not wanted:
-        return not got
-    if wanted[0].strip() == "...":
-        return any(_matches(wanted[1:], got[skipped:]) for skipped in range(len(got) + 1))
-    return bool(got) and _line_matches(wanted[0], got[0]) and _matches(wanted[1:], got[1:])
+def _matches(expected: list[str], actual: list[str]) -> bool:
+    """Compare line by line; a line that is only `...` stands for any lines."""
+    if not expected:
+        return not actual
+    if expected[0].strip() == "...":
+        return any(_matches(expected[1:], actual[skipped:]) for skipped in range(len(actual) + 1))
+    return bool(actual) and _line_matches(expected[0], actual[0]) and _matches(expected[1:], actual[1:])
 
 
-def _line_matches(wanted: str, got: str) -> bool:
+def _line_matches(expected: str, actual: str) -> bool:
     pattern = "".join(
         f"({NUMBER.pattern})" if NUMBER.fullmatch(part) else ".*" if part == "..." else re.escape(part)
-        for part in re.split(rf"({NUMBER.pattern}|\.\.\.)", wanted)
+        for part in re.split(rf"({NUMBER.pattern}|\.\.\.)", expected)
         if part
     )
-    found = re.fullmatch(pattern, got)
-    if not found:
+    match = re.fullmatch(pattern, actual)
+    if not match:
         return False
-    shown = [float(number) for number in NUMBER.findall(wanted.replace("...", " "))]
-    printed = [float(number) for number in found.groups()]
-    return all(abs(a - b) <= CLOSE * max(1.0, abs(a)) for a, b in zip(shown, printed, strict=True))
+    shown = [float(number) for number in NUMBER.findall(expected.replace("...", " "))]
+    printed = [float(number) for number in match.groups()]
+    return all(abs(a - b) <= TOLERANCE * max(1.0, abs(a)) for a, b in zip(shown, printed, strict=True))

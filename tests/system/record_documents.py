@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from paths import ROOT
 from test_readme import WALKED, Reader
-from walkthrough import differs
+from walkthrough import describe_difference
 
 NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 ANYTHING = {"...": ".*?", '"..."': '".*?"'}
@@ -30,7 +30,7 @@ class Recorder(Reader):
         self.changes: list[tuple[str, str]] = []
 
     def _compare(self, shown: str, printed: str) -> None:
-        if shown and differs(shown, printed):
+        if shown and describe_difference(shown, printed):
             self.changes.append((shown, updated(shown, printed)))
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from bundles import write_scenes
+from bundles import write_sequence_model
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import ROOT
 from server import Server, serving
-from small import link_small
+from small_models import link_small_models
 
 from service.http.bodies import MAX_JSON_BYTES
 
@@ -147,8 +147,8 @@ def written(path: str, document: dict[str, Any], right: bool) -> bytes:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The service with the pretrained models and one of sequences, and a deadline that comes sooner."""
-    models: Path = link_small(tmp_path_factory.mktemp("own") / "models")
-    write_scenes(models)
+    models: Path = link_small_models(tmp_path_factory.mktemp("own") / "models")
+    write_sequence_model(models)
     options = {"intra_op_threads": 1, "request_timeout_s": DEADLINE_S, "log_level": "error"}
     with serving(models, **options) as server:
         yield server

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from bundles import write_scenes
+from bundles import write_sequence_model
 from server import Server, eventually, serving
-from small import link_small
+from small_models import link_small_models
 
 from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import Mix, build_mix
@@ -25,8 +25,8 @@ LONG = {"long text", "batch of texts"}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled ones, and a small one of sequences."""
-    folder = link_small(tmp_path_factory.mktemp("own") / "models")
-    write_scenes(folder)
+    folder = link_small_models(tmp_path_factory.mktemp("own") / "models")
+    write_sequence_model(folder)
     return folder
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 from edge import edge
+from raw_http import connect, exchange
 from server import eventually
-from wire import connect, exchange
 
 from benchmarks.servers import free_port
 from service.settings import Settings

@@ -3,17 +3,17 @@
 import re
 from pathlib import Path
 
-import faulty
+import faulty_server
 import httpx
 import pytest
 from bundles import write_head
 from refusals import refusal
-from server import PATIENCE_S, eventually, in_process, serving
+from server import TIMEOUT_S, eventually, in_process, serving
 
 from service.text.encoder import Encoder
 from service.text.tokenizer import TokenizedText
 
-FAULTY = (faulty.__file__,)
+FAULTY = (faulty_server.__file__,)
 NOT_READY = (503, "not_ready", None)
 
 
@@ -51,7 +51,7 @@ def test_dead_inference_thread_turns_health_red_and_ends_the_process_with_1(mode
         assert [refusal(client.get(path)) for path in ("/health", "/ready")] == [NOT_READY] * 2
         assert client.get("/v2/health/live").status_code == 503
         assert refusal(client.post("/classify", json={"input": "fine"})) == NOT_READY
-        assert server.process.wait(PATIENCE_S) == 1
+        assert server.process.wait(TIMEOUT_S) == 1
         eventually(lambda: "the inference thread died" in server.output)
 
 
@@ -75,7 +75,7 @@ def test_process_whose_inference_died_is_replaced_by_its_supervisor(models: Path
 def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_the_log(
     models: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with in_process(models, faulty.reading_with(Failing)) as client:
+    with in_process(models, faulty_server.loaders_with_encoder(Failing)) as client:
         answer = client.post("/classify", json={"input": "fail"})
     assert answer.status_code == 500
     assert "swordfish" not in answer.text

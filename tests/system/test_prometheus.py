@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 from paths import ROOT
-from server import Server, eventually, listens, serving
+from server import Server, eventually, is_listening, serving
 
 from benchmarks.servers import free_port
 
@@ -31,9 +31,9 @@ needs_prometheus = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def server(small: Path) -> Iterator[Server]:
+def server(small_models: Path) -> Iterator[Server]:
     """A service that has answered a little of everything, one refusal among it."""
-    with serving(small, workers=1) as server, server.client() as client:
+    with serving(small_models, workers=1) as server, server.client() as client:
         assert client.post("/classify", json={"input": "A superb film."}).status_code == 200
         assert client.post("/dynamics", json={"points": [[1, 0], [0, 1], [0.1, 0.1]]}).status_code == 200
         assert client.post("/dynamics", json={"points": [[0, 0]]}).status_code == 422
@@ -119,7 +119,7 @@ def prometheus(folder: Path, scraped: Server) -> Iterator[httpx.Client]:
     command = ["prometheus", f"--config.file={folder}/prometheus.yaml", *place, "--log.level=warn"]
     with subprocess.Popen(command) as process:
         try:
-            eventually(lambda: listens(port))
+            eventually(lambda: is_listening(port))
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as client:
                 yield client
         finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 from server import environ
-from walkthrough import LANGUAGES, blocks, differs, steps
+from walkthrough import LANGUAGES, describe_difference, parse_blocks, parse_steps
 
 README = (ROOT / "README.md").read_text()
 # Documents whose commands and programs are run, in order, against a server of their own.
@@ -87,11 +87,11 @@ class Reader:
         """Run all blocks in order, `no-run` ones only with `everything`; return the number of commands."""
         printed = ""
         typed = 0
-        for block in blocks(document):
+        for block in parse_blocks(document):
             if block.info == "console" or (everything and block.info == "console no-run"):
-                for step in steps(block):
+                for step in parse_steps(block):
                     if not step.command.startswith("git clone"):
-                        self._compare(step.answer, self.type(step.command))
+                        self._compare(step.output, self.type(step.command))
                         typed += 1
             elif block.info == "python":
                 printed = self.type_program(block.body)
@@ -102,7 +102,7 @@ class Reader:
         return typed
 
     def _compare(self, shown: str, printed: str) -> None:
-        lie = differs(shown, printed) if shown else None
+        lie = describe_difference(shown, printed) if shown else None
         assert lie is None, lie
 
 
@@ -136,8 +136,8 @@ def test_document_runs_every_command_and_program_in_order_as_shown(document: str
 
 
 def test_files_that_the_documents_have_written_are_ignored_by_git() -> None:
-    shown = [step.command for page in WALKED for block in blocks((ROOT / page).read_text())
-             if block.info.startswith("console") for step in steps(block)]  # fmt: skip
+    shown = [step.command for page in WALKED for block in parse_blocks((ROOT / page).read_text())
+             if block.info.startswith("console") for step in parse_steps(block)]  # fmt: skip
     written = {
         name for command in shown for name in re.findall(r"--(?:out|html|plot|trajectory) (\S+)", command)
     }
@@ -161,10 +161,10 @@ def test_readme_works_from_an_empty_environment(tmp_path: Path) -> None:
 
 
 def test_readme_names_only_what_exists() -> None:
-    for block in blocks(README):
+    for block in parse_blocks(README):
         assert block.info in LANGUAGES, f"```{block.info} would not be checked: use console, python or text"
         if block.info == "console no-run":
-            for step in steps(block):
+            for step in parse_steps(block):
                 check_named(step.command)
 
 
@@ -264,4 +264,4 @@ def test_check_named_finds_targets_and_commands_that_do_not_exist() -> None:
 def test_walkthrough_forgives_last_digits_and_ellipses_and_no_lies(
     shown: str, printed: str, true: bool
 ) -> None:
-    assert ("but it prints" in str(differs(shown, printed))) != true
+    assert ("but it prints" in str(describe_difference(shown, printed))) != true

@@ -36,15 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def server(small: Path) -> Iterator[str]:
-    with serving(small) as running:
+def server(small_models: Path) -> Iterator[str]:
+    with serving(small_models) as running:
         yield running.url
 
 
 @pytest.fixture(scope="session")
-def keyed(small: Path) -> Iterator[str]:
+def keyed(small_models: Path) -> Iterator[str]:
     """One that wants the key sesame."""
-    with serving(small, api_keys="sesame") as running:
+    with serving(small_models, api_keys="sesame") as running:
         yield running.url
 
 

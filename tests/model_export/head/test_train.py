@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bundles import LISTS, write_head
+from bundles import WORD_LISTS, write_head
 from encoders import random_encoder
 
 from model_export.bundle import write_bundle
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
             layer.down.weight *= 0.2
     card = {"name": "random-encoder", "description": "A random encoder."}
     model = graph.to_onnx(quantized.quantize(encoder))
-    write_bundle(folder / "models", "encoder", card, model, json.dumps(LISTS))
+    write_bundle(folder / "models", "encoder", card, model, json.dumps(WORD_LISTS))
     return folder
 
 

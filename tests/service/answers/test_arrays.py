@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from wire import npy
+from raw_http import npy
 
 from service.answers.arrays import as_array, read_arrays, read_npy, read_rows
 from service.errors import InvalidInput, TooLarge

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from wire import npy, npy_said_to_be
+from raw_http import npy, npy_with_shape
 
 from service.cli.point_files import read_cloud, read_sequences
 from service.errors import InputError, InvalidInput, MalformedInput
@@ -62,7 +62,7 @@ def test_read_cloud_reads_npy_of_any_number_type(tmp_path: Path) -> None:
         ("a.npy", b"no array", MalformedInput, "is not an npy file: it holds no array of numbers"),
         ("a.npy", b"", MalformedInput, "is not an npy file"),
         ("a.npy", b"PK\x03\x04", MalformedInput, "is not an npy file"),
-        ("a.npy", npy_said_to_be("(1000000000000, 1000)"), MalformedInput, "is not an npy file"),
+        ("a.npy", npy_with_shape("(1000000000000, 1000)"), MalformedInput, "is not an npy file"),
         ("a.npy", LONG_HEADER, MalformedInput, "is not an npy file"),
         ("a.npy", ZIPPED.getvalue(), MalformedInput, "is not an npy file but an npz file: save one array"),
         ("a.npy", npy(np.array([{"a": 1}])), MalformedInput, "is not an npy file"),

@@ -13,12 +13,12 @@ from clouds import (
     TRIANGLE,
     UNCERTIFIED,
     Floats,
-    bundled,
+    argmax_sets,
     clouds,
+    leader_since,
+    load_dynamics,
     random_form,
     run,
-    sets,
-    since,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +76,7 @@ def test_dynamics_of_equal_norms_fixes_everybody(seed: int, n: int, d: int) -> N
     Z /= reference.norms(Z, A)[:, None]
     result = run(Z, A=A)
     assert (result.status, result.certified_layer) == ("certified", 0)
-    assert since(result).tolist() == [0] * n
+    assert leader_since(result).tolist() == [0] * n
     np.testing.assert_array_equal(result.limits, Z)
 
 
@@ -86,7 +86,7 @@ def test_dynamics_of_one_longest_token_lets_it_lead(Z: Floats, alpha: float, see
     lengths = reference.norms(Z, A)
     longest = int(lengths.argmax())
     if (np.delete(lengths, longest) < lengths[longest] * (1 - 1e-12)).all():
-        assert since(run(Z, A=A, alpha=alpha))[longest] == 0
+        assert leader_since(run(Z, A=A, alpha=alpha))[longest] == 0
 
 
 @given(values=st.lists(st.integers(-300, 300).filter(bool), min_size=1, unique=True), alpha=alphas)
@@ -113,10 +113,10 @@ def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_for
     B = np.linalg.cholesky(A).T
     straightened = run(Z @ B.T, alpha=alpha)
     for other in (rotated, scaled, straightened):
-        assert sets(other) == sets(plain)
-        assert since(other).tolist() == since(plain).tolist()
+        assert argmax_sets(other) == argmax_sets(plain)
+        assert leader_since(other).tolist() == leader_since(plain).tolist()
         assert other.certified_layer == plain.certified_layer
-    assert since(permuted).tolist() == since(plain)[order].tolist()
+    assert leader_since(permuted).tolist() == leader_since(plain)[order].tolist()
     np.testing.assert_allclose(rotated.limits @ Q.T, plain.limits, atol=1e-9)
     np.testing.assert_allclose(scaled.limits, 3e7 * plain.limits, rtol=1e-9, atol=1e-2)
     np.testing.assert_allclose(permuted.limits, plain.limits[order], atol=1e-12)
@@ -187,7 +187,7 @@ def test_dynamics_certified_limits_survive_running_on(seed: int) -> None:
     Z = [rng.standard_normal((n, d)), rng.uniform(-1, 1, (n, d)) + 1][seed % 2]
     result = run(Z, alpha=alpha, A=A, max_layers=3000)
     assert result.status == "certified"
-    expected = sets(result)
+    expected = argmax_sets(result)
     walked, leads = Z, np.full(n, -1)
     for k in range(result.certified_layer + 300):
         C = reference.argmax_sets(walked, A, 1e-12)
@@ -199,7 +199,7 @@ def test_dynamics_certified_limits_survive_running_on(seed: int) -> None:
         if k >= result.certified_layer:
             assert all(row[list(own)].any() for row, own in zip(C, expected, strict=True))
         walked = walked + alpha / (1 + alpha) * (reference.means(C, walked) - walked)
-    assert since(result).tolist() == leads.tolist()
+    assert leader_since(result).tolist() == leads.tolist()
     left = np.abs(result.points - result.limits).max() * (1 + alpha) ** -300.0
     np.testing.assert_allclose(walked, result.limits, atol=left + 1e-7)
 
@@ -310,7 +310,7 @@ def test_dynamics_at_extreme_scales_gives_the_same_clusters(scale: float) -> Non
     Z = np.array([[8, 8], [4, -4], [-8, -8], [2, -2], [1, -2], [0, 4]]) / 8 if scale > 1 else SQUARE * 8
     plain, scaled = run(Z), run(Z * scale)
     assert scaled.status == plain.status
-    assert sets(scaled) == sets(plain)
+    assert argmax_sets(scaled) == argmax_sets(plain)
     np.testing.assert_array_equal(scaled.limits, plain.limits * scale)
 
 
@@ -351,7 +351,7 @@ def test_dynamics_refuses_an_alpha_whose_step_is_one_in_double_precision() -> No
 
 def test_run_reports_every_layer() -> None:
     reports: list[Progress] = []
-    result = bundled().run(EMERGING, Parameters(alpha=0.5), reports.append)
+    result = load_dynamics().run(EMERGING, Parameters(alpha=0.5), reports.append)
     gap = EMERGING - EMERGING[(EMERGING @ EMERGING.T).argmax(1)]
     far = np.linalg.norm(gap, axis=1).max() / np.linalg.norm(EMERGING, axis=1).max()
     assert reports == [
@@ -365,7 +365,7 @@ def test_run_reports_the_layers_of_a_long_trajectory() -> None:
     """Certified at layer 1; the other 499 layers are arithmetic."""
     reports: list[Progress] = []
     options = Parameters(alpha=0.5, stop="never", max_layers=500, include=KEEP, trajectory_every=2)
-    result = bundled().run(TRIANGLE, options, reports.append)
+    result = load_dynamics().run(TRIANGLE, options, reports.append)
     assert [report.layer for report in reports][-240:] == list(range(22, 501, 2))
     assert result.trajectory is not None
     assert result.trajectory.layers.tolist() == list(range(0, 501, 2))

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from clouds import EMERGING, TRIANGLE, Floats, bundled, run
+from clouds import EMERGING, TRIANGLE, Floats, load_dynamics, run
 
 from model_export.attention import reference
 from tests.fuzz.clouds import DEFAULT_LIMITS, KINDS, LARGE_CLOUD_LIMITS, Case, check, compare, draw
@@ -23,7 +23,7 @@ def test_dynamics_equals_rational_arithmetic_on_hard_clouds(
     ):
         monkeypatch.setattr(f"service.cloud.{place}", value)
     cases = [draw(np.random.default_rng([0, number])) for number in range(500)]
-    seen = Counter(check(bundled(), case) for case in cases)
+    seen = Counter(check(load_dynamics(), case) for case in cases)
     assert {case.kind for case in cases} == set(KINDS)
     assert seen == {"certified": 497, "converged": 3}
 
@@ -56,7 +56,7 @@ UNDERFLOW = np.array([[-1e-200, -1e-200], [-3e-200, 1e-200], [1e-6, 3e-6]])
     ids=lambda given: given.kind if isinstance(given, Case) else "",
 )
 def test_dynamics_equals_rational_arithmetic_on_clouds_made_by_hand(case: Case, end: str) -> None:
-    assert check(bundled(), case) in end.split(" or ")
+    assert check(load_dynamics(), case) in end.split(" or ")
 
 
 R = math.sqrt(11)

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from clouds import Floats, bundled, run
+from clouds import Floats, load_dynamics, run
 from numpy.typing import NDArray
 from paths import ROOT
 from threadpoolctl import threadpool_limits
@@ -84,7 +84,7 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: st
     rows = np.arange(len(Z))
     ways = {
         "score_all_pairs": score_all_pairs(queries.x, keys.x, slack),
-        "screen_keys": screen_keys(bundled().session, rows, queries.x, keys.x, slack),
+        "screen_keys": screen_keys(load_dynamics().session, rows, queries.x, keys.x, slack),
     }
     if d <= 3:
         ways["by direction"] = ConeSearch(queries.x, keys.x, slack).batches()
@@ -161,7 +161,7 @@ def test_layer_of_a_thousand_points_costs_less_than_twice_what_numpy_takes(d: in
 
     def ours() -> Floats:
         tokens = Tokens(cloud, 1.0)
-        Attention(bundled().session, tokens, 0.0).attend()
+        Attention(load_dynamics().session, tokens, 0.0).attend()
         tokens.step()
         return tokens.points(1)
 

@@ -4,7 +4,7 @@ from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 import pytest
-from clouds import EDGE, bundled, run
+from clouds import EDGE, load_dynamics, run
 
 from service.cloud import candidates, rational
 from service.cloud.attention import Attention
@@ -19,7 +19,7 @@ def test_run_keeps_little_of_long_integers(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(rational, "MAX_CACHED_BITS", 100_000)
     cloud, most = prepare(EDGE, None), 0
     tokens = Tokens(cloud, 1e-300)
-    attention = Attention(bundled().session, tokens, 0.0)
+    attention = Attention(load_dynamics().session, tokens, 0.0)
     for _ in range(40):
         tokens.settled[:] = -1  # search again for every set
         attention.attend()
@@ -36,7 +36,7 @@ def test_positions_that_were_forgotten_are_computed_again(kept: int, monkeypatch
     for _ in range(10):
         Z = np.unique(rng.integers(-3, 4, (12, 2)), axis=0)
         Z = Z[Z.any(axis=1)]
-        assert check(bundled(), Case("integers", Z, 0.5, None)) != "refused"
+        assert check(load_dynamics(), Case("integers", Z, 0.5, None)) != "refused"
 
 
 def test_dynamics_refuses_sets_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_wall_that_ties_is_refused_in_little_memory() -> None:
     axis[:, 0], wall[:, 1] = np.arange(1, 60_001) / 60_001, np.linspace(-1, 1, 2_000)
     before = getrusage(RUSAGE_SELF).ru_maxrss
     with pytest.raises(TooLarge, match="too many points tie, or nearly"):
-        bundled().run(np.concatenate([wall, axis]))
+        load_dynamics().run(np.concatenate([wall, axis]))
     assert getrusage(RUSAGE_SELF).ru_maxrss < before + 400_000  # kB
 
 
@@ -63,7 +63,7 @@ def test_candidates_come_in_pieces_however_many_are_near(monkeypatch: pytest.Mon
     monkeypatch.setattr(candidates, "PAIRS_PER_BATCH", 5_000)
     rows, y = np.arange(600), np.random.default_rng(0).normal(size=(600, 5))
     slack = np.full(600, 100.0)  # everybody is near
-    found = list(candidates.screen_keys(bundled().session, rows, y, y, slack))
+    found = list(candidates.screen_keys(load_dynamics().session, rows, y, y, slack))
     assert max(len(pairs.key) for _, pairs in found) <= 5_000 + 600
     assert sum(len(pairs.key) for _, pairs in found) == 600 * 600
     assert sorted(np.concatenate([rows for rows, _ in found])) == list(range(600))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clouds import Floats, bundled, run, since
+from clouds import Floats, leader_since, load_dynamics, run
 
 from service.cloud.dynamics import Dynamics, Limits, Parameters
 from service.cloud.points import merge, prepare
@@ -47,7 +47,7 @@ def at(row: int, column: int, value: float) -> Floats:
 )
 def test_cloud_refuses_points_and_forms_by_place(points: Floats, form: Any, place: str, words: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        bundled().run(points, Parameters(A=None if form is None else np.asarray(form)))
+        load_dynamics().run(points, Parameters(A=None if form is None else np.asarray(form)))
     assert refused.value.param == place
     assert refused.value.message.startswith(words)
 
@@ -66,7 +66,7 @@ def test_cloud_refuses_points_and_forms_by_place(points: Floats, form: Any, plac
 def test_dynamics_refuses_what_is_over_a_limit_before_it_starts(
     shape: tuple[int, int], parameters: Parameters, limits: Limits, words: str
 ) -> None:
-    limited = Dynamics(bundled().graph, limits)
+    limited = Dynamics(load_dynamics().graph, limits)
     with pytest.raises(TooLarge) as refused:
         limited.run(np.ones(shape), parameters)
     assert refused.value.message.startswith(words)
@@ -81,7 +81,7 @@ def test_dynamics_takes_lengths_and_forms_of_any_size_that_double_precision_hold
     result = run(at(0, 0, first), A=form)
     assert result.status == "certified"
     assert result.limits.tolist()[1:] == SQUARE.tolist()[1:]
-    assert since(result).tolist() == [0, 0, 0, 0]
+    assert leader_since(result).tolist() == [0, 0, 0, 0]
 
 
 def test_merge_joins_equal_rows_in_order_and_no_others() -> None:

@@ -7,12 +7,21 @@ from pathlib import Path
 
 import httpx
 import pytest
-import stalls
+import stall_server
 from bundles import WORDS
+from raw_http import (
+    NPY,
+    binary_tensor,
+    chunked_request,
+    connect,
+    read_response,
+    read_status,
+    request_head,
+    status_of,
+)
 from refusals import JSON, refusal
 from server import Server, serving
-from stalls import HELD_S, PROMISED_S, stall_of
-from wire import NPY, announce, chunked, connect, read_answer, read_status, status_of, with_tensor
+from stall_server import MAX_PARSE_STALL_S, MAX_STALL_S, measure_stall
 
 from service.schemas.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_JSON_VALUES, MAX_TEXT_ARRAYS, parse
 from service.schemas.requests import ClassifyRequest
@@ -26,7 +35,7 @@ QUESTION = b'{"input": "superb"}'
 def watched(models: Path) -> Iterator[Server]:
     """One that tells how long its event loop was held up."""
     options = {"default_model": "tiny", "intra_op_threads": 1, "log_level": "error"}
-    with serving(models, command=(stalls.__file__,), **options) as server:
+    with serving(models, command=(stall_server.__file__,), **options) as server:
         yield server
 
 
@@ -93,9 +102,9 @@ LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
 def test_large_body_holds_the_interpreter_no_longer_than_is_said(watched: Server, name: str) -> None:
     path, make, status = LARGE[name]
     with watched.client(headers=JSON) as client:
-        stall = stall_of(watched, client, path, make(), status)
-    assert stall["turn_s"] < PROMISED_S, stall
-    assert stall["step_s"] < HELD_S, stall
+        stall = measure_stall(watched, client, path, make(), status)
+    assert stall["turn_s"] < MAX_STALL_S, stall
+    assert stall["step_s"] < MAX_PARSE_STALL_S, stall
 
 
 def test_more_arrays_than_a_request_of_texts_has_are_refused_unparsed(client: httpx.Client) -> None:
@@ -128,10 +137,10 @@ def test_more_parts_than_are_parsed_are_refused_unparsed(client: httpx.Client) -
 def test_large_bytes_tensor_never_holds_up_the_event_loop(
     watched: Server, element: bytes, count: int, said: int, status: int
 ) -> None:
-    body, headers = with_tensor((len(element).to_bytes(4, "little") + element) * count, said)
+    body, headers = binary_tensor((len(element).to_bytes(4, "little") + element) * count, said)
     with watched.client(headers=headers) as client:
-        stall = stall_of(watched, client, INFER, body, status)
-    assert stall["turn_s"] < PROMISED_S, stall
+        stall = measure_stall(watched, client, INFER, body, status)
+    assert stall["turn_s"] < MAX_STALL_S, stall
 
 
 def test_shape_of_many_dimensions_is_refused_unmultiplied(client: httpx.Client) -> None:
@@ -150,9 +159,9 @@ def test_long_answer_never_holds_up_the_event_loop(watched: Server) -> None:
     texts = [" ".join(random.Random(i).choices(words, k=2000)) for i in range(15)]
     body = json.dumps({"input": texts, "explain": "full"}).encode()
     with watched.client(headers=JSON) as client:
-        stall = stall_of(watched, client, "/classify", body, 200)
+        stall = measure_stall(watched, client, "/classify", body, 200)
         answer = client.post("/classify", content=body)
-    assert stall["turn_s"] < PROMISED_S, stall
+    assert stall["turn_s"] < MAX_STALL_S, stall
     assert [each["index"] for each in answer.json()["data"]] == list(range(15))
     assert len(answer.content) > 5 * MB
 
@@ -164,8 +173,8 @@ def expecting(head: bytes) -> bytes:
 
 def test_body_over_the_limit_is_refused_before_it_is_sent(server: Server) -> None:
     with connect(server.port) as connection:
-        connection.sendall(expecting(announce(999_999_999_999, "/dynamics", NPY)))
-        head, body = read_answer(connection)
+        connection.sendall(expecting(request_head(999_999_999_999, "/dynamics", NPY)))
+        head, body = read_response(connection)
     assert head.startswith(b"HTTP/1.1 413 ")
     assert b"PAYLOAD_LIMIT_MB" in body
 
@@ -178,7 +187,7 @@ def test_chunked_body_over_the_limit_is_refused_while_it_comes(client: httpx.Cli
 
 def test_expect_100_continue_is_answered(server: Server) -> None:
     with connect(server.port) as connection:
-        connection.sendall(expecting(announce(len(QUESTION))))
+        connection.sendall(expecting(request_head(len(QUESTION))))
         assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
         connection.sendall(QUESTION)
         assert read_status(connection) == 200
@@ -195,9 +204,9 @@ def test_no_text_of_a_user_is_logged(server: Server, client: httpx.Client) -> No
 
 
 def test_key_is_checked_before_the_body_is_read(locked: Server) -> None:
-    assert status_of(locked.port, announce(100)) == 401  # and never sent
+    assert status_of(locked.port, request_head(100)) == 401  # and never sent
 
 
 def test_key_in_a_trailer_opens_nothing(locked: Server) -> None:
     trailers = b"x-api-key: secret\r\nauthorization: Bearer secret\r\n\r\n"
-    assert status_of(locked.port, chunked(QUESTION).removesuffix(b"\r\n") + trailers) == 401
+    assert status_of(locked.port, chunked_request(QUESTION).removesuffix(b"\r\n") + trailers) == 401

@@ -11,8 +11,17 @@ import httpx
 import numpy as np
 import psutil
 import pytest
+from raw_http import (
+    NPY,
+    chunked_request,
+    connect,
+    npy,
+    post_request,
+    read_status,
+    request_head,
+    status_of,
+)
 from server import Server, eventually, in_process, serving
-from wire import NPY, announce, chunked, connect, npy, read_status, status_of, whole
 
 from tests.soak.monitor import PIPES_PER_COMPUTE_PROCESS, is_compute
 
@@ -28,7 +37,7 @@ def gauge(client: httpx.Client, name: str) -> float:
 def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(models: Path) -> None:
     """Row 8: a body of int8 is as many numbers, and each takes 200 bytes: without turns 1.4 GB here."""
     body = npy(np.random.default_rng(0).integers(1, 100, (124_000, 8), np.int8))
-    request = whole(body, "/dynamics?max_layers=2", NPY)
+    request = post_request(body, "/dynamics?max_layers=2", NPY)
     with serving(models, default_model="tiny") as server, ExitStack() as kept:
         before = most = server.memory
         callers = [kept.enter_context(connect(server.port)) for _ in range(12)]
@@ -48,9 +57,9 @@ def test_large_requests_wait_for_each_other_and_small_ones_pass(models: Path) ->
     large = b'{"input": "superb"' + b" " * 1_500_000 + b"}"
     with serving(models, default_model="tiny", max_large_requests=1) as server, server.client() as client:
         with connect(server.port) as first, connect(server.port) as second:
-            first.sendall(announce(len(large)) + large[:1_200_000])
+            first.sendall(request_head(len(large)) + large[:1_200_000])
             eventually(lambda: gauge(client, "hardmax_requests_in_flight") == 1)
-            second.sendall(whole(large))
+            second.sendall(post_request(large))
             second.settimeout(0.5)
             with pytest.raises(TimeoutError):
                 second.recv(1)
@@ -80,26 +89,26 @@ NAMES = b",".join(b'"n%d":0' % number for number in range(120_000))
 
 
 def cloud(points: bytes) -> bytes:
-    return whole(b'{"points": ' + points + b"}", "/dynamics")
+    return post_request(b'{"points": ' + points + b"}", "/dynamics")
 
 
 HOSTILE = {  # of two megabytes each, which is all that the server takes
-    "announces too much": (announce(60 * MB), 413),
-    "sends too much": (whole(b" " * 3 * MB), 413),
-    "sends too much in chunks": (chunked(b" " * 3 * MB), 413),
-    "no JSON": (whole(b"\0" + LONG), 400),
-    "a text without end": (whole(b'{"input": "' + LONG), 400),
-    "more after the end": (whole(b'{"input": "a"}' + LONG), 400),
-    "deep arrays": (whole(b'{"input": ' + DEEP + b"}"), 413),
-    "deep objects": (whole(b'{"a":' * 300_000 + b"1" + b"}" * 300_000), 413),
-    "lone surrogate": (whole(b'{"input": "' + LONG + b'\\ud800"}'), 422),
-    "no UTF-8": (whole(b'{"input": "' + LONG + b'\xff"}'), 400),
-    "UTF-16": (whole(('{"input": "' + "a" * 900_000 + '"}').encode("utf-16")), 400),
-    "an endless number": (whole(b'{"input": ' + b"9" * 1_900_000 + b"}"), 400),
-    "numbers for texts": (whole(b'{"input": [' + b"1," * 900_000 + b"1]}"), 422),
-    "too many texts": (whole(b'{"input": [' + b'"a",' * 400_000 + b'"a"]}'), 413),
-    "too long a text": (whole(b'{"input": "' + LONG + b'"}'), 413),
-    "unknown names": (whole(b"{" + NAMES + b"}"), 422),
+    "announces too much": (request_head(60 * MB), 413),
+    "sends too much": (post_request(b" " * 3 * MB), 413),
+    "sends too much in chunks": (chunked_request(b" " * 3 * MB), 413),
+    "no JSON": (post_request(b"\0" + LONG), 400),
+    "a text without end": (post_request(b'{"input": "' + LONG), 400),
+    "more after the end": (post_request(b'{"input": "a"}' + LONG), 400),
+    "deep arrays": (post_request(b'{"input": ' + DEEP + b"}"), 413),
+    "deep objects": (post_request(b'{"a":' * 300_000 + b"1" + b"}" * 300_000), 413),
+    "lone surrogate": (post_request(b'{"input": "' + LONG + b'\\ud800"}'), 422),
+    "no UTF-8": (post_request(b'{"input": "' + LONG + b'\xff"}'), 400),
+    "UTF-16": (post_request(('{"input": "' + "a" * 900_000 + '"}').encode("utf-16")), 400),
+    "an endless number": (post_request(b'{"input": ' + b"9" * 1_900_000 + b"}"), 400),
+    "numbers for texts": (post_request(b'{"input": [' + b"1," * 900_000 + b"1]}"), 422),
+    "too many texts": (post_request(b'{"input": [' + b'"a",' * 400_000 + b'"a"]}'), 413),
+    "too long a text": (post_request(b'{"input": "' + LONG + b'"}'), 413),
+    "unknown names": (post_request(b"{" + NAMES + b"}"), 422),
     "NaN after many rows": (cloud(b"[" + ROWS + b"[1,NaN]]"), 422),
     "1e400 after many rows": (cloud(b"[" + ROWS + b"[1,1e400]]"), 422),
     "a short row after many": (cloud(b"[" + ROWS + b"[1]]"), 422),
@@ -107,8 +116,8 @@ HOSTILE = {  # of two megabytes each, which is all that the server takes
     "points in deep arrays": (cloud(DEEP), 400),
     "points twice": (cloud(b"[" + ROWS + b'[1,2]], "points": [[1,2,3],4]'), 422),
     "points that are a text": (cloud(b'"' + LONG + b'"'), 422),
-    "an npy header that lies": (whole(b"\x93NUMPY\x01\x00\xff\xff" + LONG, "/dynamics", NPY), 400),
-    "a wish that is a text": (whole(b'{"leaders": "' + LONG + b'"}', "/control"), 422),
+    "an npy header that lies": (post_request(b"\x93NUMPY\x01\x00\xff\xff" + LONG, "/dynamics", NPY), 400),
+    "a wish that is a text": (post_request(b'{"leaders": "' + LONG + b'"}', "/control"), 422),
 }
 
 
@@ -131,7 +140,7 @@ def attack(server: Server) -> None:
         status_of(server.port, request)
     slow = [connect(server.port) for _ in range(60)]
     for caller in slow:
-        caller.sendall(announce(2 * MB) + LONG)
+        caller.sendall(request_head(2 * MB) + LONG)
     assert {read_status(caller) for caller in slow} == {504}
     for caller in slow:
         caller.close()

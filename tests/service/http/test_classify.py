@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from bundles import write_head, write_reader
+from bundles import write_encoder, write_head
 from refusals import JSON, refusal
 from server import in_process
 
@@ -51,7 +51,7 @@ def test_several_models_answer_what_each_answers_alone(tmp_path: Path) -> None:
 
 def test_models_on_several_readers_are_asked_one_by_one(tmp_path: Path) -> None:
     write_head(tmp_path)
-    digest = write_reader(tmp_path, "other", seed=1).card["model_sha256"]
+    digest = write_encoder(tmp_path, "other", seed=1).card["model_sha256"]
     write_head(tmp_path, "far", reader={"name": "other", "sha256": digest})
     write_head(tmp_path, "lost", reader={"name": "gone", "sha256": "0" * 64})
     with in_process(tmp_path) as client:

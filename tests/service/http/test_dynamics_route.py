@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-import wire
+import raw_http
 from clouds import TRIANGLE
+from raw_http import connect, npy, npy_with_shape, post_request
 from refusals import refusal
 from server import Server, eventually, in_process
-from wire import connect, npy, npy_said_to_be, whole
 
 from service.cloud.dynamics import Dynamics, Limits
 from service.loaders import domain_loaders
@@ -45,7 +45,7 @@ WHOLE = npy(np.ones((3, 2)))
         (b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'shape': (99, 2)}", MALFORMED),
         (WHOLE[:-1], MALFORMED),
         (WHOLE + b"x", MALFORMED),
-        *((npy_said_to_be(shape), MALFORMED) for shape in IMPOSSIBLE),
+        *((npy_with_shape(shape), MALFORMED) for shape in IMPOSSIBLE),
         (npy(np.ones(3)), (422, "invalid_input", "points")),
         (npy(np.array([["a", "b"]])), (415, "unsupported_media_type", "points")),
         (npy(np.array([[1.0, None]])), (415, "unsupported_media_type", "points")),  # a pickle
@@ -90,7 +90,7 @@ def test_client_that_leaves_stops_its_cloud(server: Server, client: httpx.Client
 
     before = left()
     with connect(server.port) as connection:
-        connection.sendall(whole(cloud, "/dynamics", wire.NPY))
+        connection.sendall(post_request(cloud, "/dynamics", raw_http.NPY))
         time.sleep(0.5)
     eventually(lambda: left() == before + 1)
     assert client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200

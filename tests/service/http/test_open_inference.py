@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from raw_http import binary_tensor
 from server import Server
-from wire import with_tensor
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -113,7 +113,7 @@ LYING = (b"\x01\x00", b"\x09\x00\x00\x00good", b"\x02\x00\x00\x00\xff\xfe", b"\x
     ("content", "length"),
     [
         *((b"{}", {"inference-header-content-length": length}) for length in ("x", "-1")),
-        *map(with_tensor, LYING),
+        *map(binary_tensor, LYING),
     ],
 )
 def test_infer_refuses_binary_bodies_that_lie(

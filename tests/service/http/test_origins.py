@@ -4,9 +4,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from raw_http import exchange
 from refusals import refusal
 from server import Server, in_process
-from wire import exchange
 
 BODY = {"input": "superb"}
 FORBIDDEN = (403, "forbidden", None)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raw_http import connect, post_request
 from server import eventually, serving
-from wire import connect, whole
 
 from service.observability.logging import DroppingQueueHandler, TextFormatter, log_request, queue_handler
 
@@ -122,7 +122,7 @@ def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(models: Path) -> 
                 answers = b""
                 while answers.count(b"HTTP/1.1 200 OK") < 100 or not answers.endswith(b"}"):
                     answers += caller.recv(65536)
-            caller.sendall(whole(b'{"input": "superb"}'))
+            caller.sendall(post_request(b'{"input": "superb"}'))
             assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
         assert server.stop(timeout_s=GRACE_S + 5) == 0
 
@@ -132,7 +132,7 @@ def test_access_lines_are_not_lost_by_a_kill(models: Path, tmp_path: Path) -> No
     log = tmp_path / "log"
     with log.open("w") as file, serving(models, stderr=file.fileno(), **LOGGING) as server:
         with connect(server.port) as caller:
-            caller.sendall(whole(b'{"input": "superb"}'))
+            caller.sendall(post_request(b'{"input": "superb"}'))
             assert caller.recv(65536).startswith(b"HTTP/1.1 200")
         time.sleep(0.3)
         server.stop(signal.SIGKILL)

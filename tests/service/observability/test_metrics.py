@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from server import eventually, python, serving
+from server import eventually, run_python, serving
 
 from service.errors import ConfigurationError
 from service.observability.metrics import MULTIPROCESS_DIR, Metrics, shared_metrics
@@ -68,8 +68,8 @@ def test_shared_metrics_need_a_folder_that_can_be_written(monkeypatch: pytest.Mo
 def test_counts_of_ended_workers_stay_and_their_gauges_go(home: Path) -> None:
     with shared_metrics():
         for _ in range(3):
-            python(COUNT)
-        rendered = python(f"{IMPORT}\nprint(Metrics().render().decode())").stdout
+            run_python(COUNT)
+        rendered = run_python(f"{IMPORT}\nprint(Metrics().render().decode())").stdout
     assert 'hardmax_requests_total{method="POST",route="/classify",status="200"} 6.0' in rendered
     assert 'hardmax_request_duration_seconds_count{route="/classify"} 6.0' in rendered
     assert "hardmax_model_info{" not in rendered  # a gauge of the living

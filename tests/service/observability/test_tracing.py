@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from server import in_process, python
+from server import in_process, run_python
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -77,7 +77,7 @@ def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> Non
         "from service.cli.main import main\n"
         "sys.exit(main(['serve', '--port', '0', '--otlp-endpoint', 'http://127.0.0.1:1']))"
     )
-    ended = python(code)
+    ended = run_python(code)
     line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install '.[tracing]' in the checkout\n"
     assert (ended.returncode, ended.stderr) == (2, line)
 

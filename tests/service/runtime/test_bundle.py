@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bundles import write_folder
-from server import python
+from bundles import write_stub_bundle
+from server import run_python
 
 from service.errors import BundleError, NotFound
 from service.runtime.bundle import (
@@ -29,7 +29,7 @@ from service.settings import PRETRAINED_FOLDER, Settings
 
 @pytest.mark.parametrize("format_", [2, 3], ids=["made before", "of today"])
 def test_bundle_is_read_whole(tmp_path: Path, format_: int) -> None:
-    bundle = read_bundle(write_folder(tmp_path / "tiny", format=format_, alpha=1.5))
+    bundle = read_bundle(write_stub_bundle(tmp_path / "tiny", format=format_, alpha=1.5))
     assert (bundle.name, bundle.kind, bundle.model, bundle.vocabulary) == ("tiny", "dynamics", b"graph", None)
     assert bundle.card["alpha"] == 1.5
 
@@ -37,7 +37,9 @@ def test_bundle_is_read_whole(tmp_path: Path, format_: int) -> None:
 def test_bundle_of_0_3_is_read_with_the_names_of_0_4(tmp_path: Path) -> None:
     old = {"kind": "sentiment", "reader": {"name": "reader", "sha256": "0"}, "unlike": {"held_out": 0.05}}
     old |= {"even": 0.02, "least_known": 0.4, "multi": {"thresholds": [0.5, 0.5]}}
-    bundle = read_bundle(write_folder(tmp_path / "mine", name="mine", licence="MIT", license=None, **old))
+    bundle = read_bundle(
+        write_stub_bundle(tmp_path / "mine", name="mine", licence="MIT", license=None, **old)
+    )
     assert bundle.kind == bundle.card["kind"] == "text-classification"
     assert bundle.card["encoder"] == {"name": "reader", "sha256": "0"}
     assert (bundle.card["license"], bundle.card["out_of_distribution"]) == ("MIT", {"held_out": 0.05})
@@ -65,14 +67,14 @@ def test_bundle_that_breaks_the_contract_is_refused_by_field(
     tmp_path: Path, changes: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(BundleError) as refused:
-        read_bundle(write_folder(tmp_path / "tiny", **changes))
+        read_bundle(write_stub_bundle(tmp_path / "tiny", **changes))
     assert refused.value.param == field
     assert "tiny" in refused.value.message
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"])
 def test_bundle_whose_card_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
-    folder = write_folder(tmp_path / "tiny")
+    folder = write_stub_bundle(tmp_path / "tiny")
     (folder / "card.json").write_bytes(content)
     with pytest.raises(BundleError, match=r"tiny/card\.json is not"):
         read_bundle(folder)
@@ -96,24 +98,24 @@ def test_default_pretrained_models_have_a_graph_for_gpus(name: str, caplog: pyte
 
 
 def test_bundle_digest_changes_with_any_of_its_files(tmp_path: Path) -> None:
-    first = read_bundle(write_folder(tmp_path / "a" / "tiny"))
-    same = read_bundle(write_folder(tmp_path / "b" / "tiny"))
-    other = read_bundle(write_folder(tmp_path / "c" / "tiny", description="something else"))
+    first = read_bundle(write_stub_bundle(tmp_path / "a" / "tiny"))
+    same = read_bundle(write_stub_bundle(tmp_path / "b" / "tiny"))
+    other = read_bundle(write_stub_bundle(tmp_path / "c" / "tiny", description="something else"))
     assert first.digest == same.digest
     assert first.digest != other.digest
 
 
 def test_find_bundles_skips_what_is_hidden_or_still_being_written(tmp_path: Path) -> None:
-    write_folder(tmp_path / "b")
-    write_folder(tmp_path / "a")
-    write_folder(tmp_path / ".new")
+    write_stub_bundle(tmp_path / "b")
+    write_stub_bundle(tmp_path / "a")
+    write_stub_bundle(tmp_path / ".new")
     (tmp_path / "half").mkdir()
     assert list(find_bundles([tmp_path])) == ["a", "b"]
 
 
 def test_find_bundles_lets_ones_own_replace_the_bundled_one_of_its_name(tmp_path: Path) -> None:
     for folder, name in (("bundled", "a"), ("bundled", "b"), ("own", "b"), ("own", "c")):
-        write_folder(tmp_path / folder / name, name=name)
+        write_stub_bundle(tmp_path / folder / name, name=name)
     found = find_bundles([tmp_path / "bundled", tmp_path / "own"])
     whose = {name: path.parent.name for name, path in found.items()}
     assert whose == {"a": "bundled", "b": "own", "c": "own"}
@@ -143,15 +145,15 @@ def test_default_changes_only_when_told(
 ) -> None:
     for name in own:
         encoder = {"name": "reader", "sha256": "0"}
-        write_folder(tmp_path / name, name=name, kind="text-classification", encoder=encoder)
-    write_folder(tmp_path / "chords", name="chords", kind="sequences")
+        write_stub_bundle(tmp_path / name, name=name, kind="text-classification", encoder=encoder)
+    write_stub_bundle(tmp_path / "chords", name="chords", kind="sequences")
     settings = Settings(models_dir=tmp_path, default_model=named, pretrained_models=bundled)
     assert with_default_model(settings).default_model == default
 
 
 def test_bundle_is_read_in_no_more_memory_than_it_has(tmp_path: Path) -> None:
     """Row 21: two gigabytes were asked for at once, which a limit of address space refuses."""
-    write_folder(tmp_path / "tiny")
+    write_stub_bundle(tmp_path / "tiny")
     read_bundle(tmp_path / "tiny")
     tracemalloc.start()
     try:
@@ -164,7 +166,7 @@ def test_bundle_is_read_in_no_more_memory_than_it_has(tmp_path: Path) -> None:
 def write_versions(folder: Path, *graphs: bytes) -> None:
     for number, graph in enumerate(graphs, 1):
         name, digest = f"mine@{number}", hashlib.sha256(graph).hexdigest()
-        write_folder(folder / name, graph, name=name, model_sha256=digest)
+        write_stub_bundle(folder / name, graph, name=name, model_sha256=digest)
 
 
 def test_going_back_serves_the_version_before_and_loses_nothing(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_rollback_that_cannot_write_is_one_sentence_and_leaves_nothing(tmp_path:
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
         "from service.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    ended = python(code, "models", "rollback", "mine", "--models-dir", str(tmp_path))
+    ended = run_python(code, "models", "rollback", "mine", "--models-dir", str(tmp_path))
     assert (ended.returncode, ended.stdout) == (2, "")
     assert re.fullmatch(r"hardmax: (\S+: )?File too large\n", ended.stderr)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine@1", "mine@2"]
@@ -229,9 +231,9 @@ def test_bundle_that_comes_while_others_are_looked_for_is_seen_once_or_not_at_al
         def iterdir(self) -> Iterator[Path]:
             self.looks += 1
             if self.looks == 2:
-                write_folder(tmp_path / "late")
+                write_stub_bundle(tmp_path / "late")
             return tmp_path.iterdir()
 
-    write_folder(tmp_path / "early")
+    write_stub_bundle(tmp_path / "early")
     folder: Any = Folder()
     assert list(find_served([folder])) == ["early"]

@@ -121,7 +121,7 @@ async def test_job_over_its_memory_is_too_large_and_the_next_one_is_not(compute:
 
 
 async def test_process_that_keeps_memory_is_replaced(compute: Compute) -> None:
-    grown = await compute.run(jobs.remember)
+    grown = await compute.run(jobs.leak_memory)
     await asyncio.to_thread(eventually, lambda: grown not in children())
 
 
@@ -136,7 +136,7 @@ async def test_errors_of_a_job_arrive_as_they_were_raised(compute: Compute) -> N
 
 async def test_process_that_ends_by_itself_is_a_failure_of_this_job_alone(compute: Compute) -> None:
     with pytest.raises(InferenceError, match="ended with code 3"):
-        await compute.run(jobs.end)
+        await compute.run(jobs.exit_process)
     assert await compute.run(jobs.PID) != os.getpid()
 
 
@@ -190,6 +190,6 @@ async def test_stop_closes_the_pipes_of_processes_that_have_just_ended() -> None
         before = psutil.Process().num_fds()
         compute = Compute(memory_bytes=200_000_000, preload=["jobs"])
         with pytest.raises(InferenceError):
-            await compute.run(jobs.end)
+            await compute.run(jobs.exit_process)
         await asyncio.to_thread(compute.stop)
         assert psutil.Process().num_fds() <= before

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bundles import write_folder
+from bundles import write_stub_bundle
 
 from service.errors import BundleError, NotFound
 from service.runtime import card
@@ -74,14 +74,14 @@ BREAKS: list[tuple[Callable[[Path], object], str]] = [
 def test_bundle_fails_alone_by_name_at_the_start_and_at_a_reload(
     tmp_path: Path, damage: Callable[[Path], object], why: str
 ) -> None:
-    write_folder(tmp_path / "sound", name="sound")
-    damage(write_folder(tmp_path / "broken", name="broken"))
+    write_stub_bundle(tmp_path / "sound", name="sound")
+    damage(write_stub_bundle(tmp_path / "broken", name="broken"))
     registry = registry_of(tmp_path)
     assert list(registry.entries) == ["sound"]
     assert list(registry.refused) == ["broken"]
     assert registry.refused["broken"].startswith(f"broken{why}")
     shutil.rmtree(tmp_path / "broken")
-    write_folder(tmp_path / "broken", name="broken")
+    write_stub_bundle(tmp_path / "broken", name="broken")
     registry.refresh()
     assert (list(registry.entries), registry.refused) == (["broken", "sound"], {})
     damage(tmp_path / "broken")
@@ -92,7 +92,7 @@ def test_bundle_fails_alone_by_name_at_the_start_and_at_a_reload(
 
 def test_folder_whose_name_is_no_text_is_refused_in_words_that_an_answer_can_hold(tmp_path: Path) -> None:
     """GET /info once answered 500 because of such a name."""
-    write_folder(tmp_path / "sound", name="sound")
+    write_stub_bundle(tmp_path / "sound", name="sound")
     nameless = os.path.join(os.fsencode(tmp_path), b"\xff\xfe")
     shutil.copytree(os.fsencode(tmp_path / "sound"), nameless)
     registry = registry_of(tmp_path)
@@ -101,9 +101,9 @@ def test_folder_whose_name_is_no_text_is_refused_in_words_that_an_answer_can_hol
 
 
 def test_missing_model_is_told_with_the_reason(tmp_path: Path) -> None:
-    write_folder(tmp_path / "a", name="a")
-    write_folder(tmp_path / "b", name="b", license=None)
-    write_folder(tmp_path / "mine@2", name="mine@2")
+    write_stub_bundle(tmp_path / "a", name="a")
+    write_stub_bundle(tmp_path / "b", name="b", license=None)
+    write_stub_bundle(tmp_path / "mine@2", name="mine@2")
     registry = registry_of(tmp_path)
     assert (registry.why_missing("a"), registry.why_missing("mine")) == (None, None)
     assert registry.why_missing("b") == "the model b was refused: b: card.json needs license (str)"
@@ -113,13 +113,13 @@ def test_missing_model_is_told_with_the_reason(tmp_path: Path) -> None:
 def stand(folder: Path, name: str, reader: bytes) -> None:
     """A head on the reader whose graph has these bytes."""
     named = {"name": "reader", "sha256": hashlib.sha256(reader).hexdigest()}
-    write_folder(folder / name, name=name, kind="text-classification", encoder=named)
+    write_stub_bundle(folder / name, name=name, kind="text-classification", encoder=named)
 
 
 def put_reader(folder: Path, graph: bytes, **card: Any) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     digest = hashlib.sha256(graph).hexdigest()
-    write_folder(folder, graph, name=folder.name, kind="encoder", model_sha256=digest, **card)
+    write_stub_bundle(folder, graph, name=folder.name, kind="encoder", model_sha256=digest, **card)
     (folder / "pieces.json").write_text("{}")
 
 
@@ -195,7 +195,7 @@ def test_broken_reader_keeps_heads_on_another_from_nothing(
 
 def test_only_the_newest_version_is_loaded_until_another_is_asked_for(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@2", "mine@10", "other"):
-        write_folder(tmp_path / name, name=name)
+        write_stub_bundle(tmp_path / name, name=name)
     loaded: list[str] = []
 
     def note(bundle: Bundle) -> str:
@@ -223,8 +223,8 @@ def test_only_the_newest_version_is_loaded_until_another_is_asked_for(tmp_path: 
 
 @pytest.mark.parametrize("alias", ["mine@01", "mine@١", "mine@0", "mine@+1", "mine@1 "])
 def test_version_has_one_name(tmp_path: Path, alias: str) -> None:
-    write_folder(tmp_path / "mine@1", name="mine@1")
-    write_folder(tmp_path / alias, name=alias)
+    write_stub_bundle(tmp_path / "mine@1", name="mine@1")
+    write_stub_bundle(tmp_path / alias, name=alias)
     registry = registry_of(tmp_path)
     assert registry.find("mine", "dynamics") == "mine@1 of 8"
     assert registry.find(alias, "dynamics") == f"{alias} of 8"  # another bundle, and no version
@@ -239,7 +239,7 @@ def test_cards_are_parsed_again_only_when_they_change(
 ) -> None:
     """Twice a second all of them were: twenty of .9 MB took 17 % of a core at rest."""
     for name in ("a", "b"):
-        write_folder(tmp_path / name, name=name)
+        write_stub_bundle(tmp_path / name, name=name)
     parsed: list[str] = []
     read_card = card.read_card
     monkeypatch.setattr(card, "read_card", lambda path: parsed.append(path.parent.name) or read_card(path))

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from bundles import WORDS, open_head
+from bundles import WORDS, load_head
 
 from service.text.head import Head
 
@@ -16,7 +16,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def head(folder: Path) -> Head:
-    return open_head(folder)
+    return load_head(folder)
 
 
 @pytest.fixture(scope="package")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bundles import LISTS, PIECES, OnGpu, head_model, reader_model, write_head
+from bundles import TOKENS, WORD_LISTS, FakeGpuRuntime, encoder_model, head_model, write_head
 from encoders import RELATIVE, random_encoder
 
 from model_export.bundle import write_bundle
@@ -57,7 +57,7 @@ def test_batch_is_one_run_on_a_gpu_and_what_fits_a_cache_on_a_cpu(provider: str,
     session = Runtime("cpu", 1).open(READER.SerializeToString())
     counted = Counted(session._session)
     counted.provider = provider
-    encoder = Encoder(counted, Vocabulary(PIECES, set(), set(), set()))
+    encoder = Encoder(counted, Vocabulary(TOKENS, set(), set(), set()))
     chunks = [(np.full(64, 150), np.arange(64))] * 90
     encoder.encode(chunks, output_attentions=False)
     assert asked == [("states", "words")] * runs  # the attention counts are not copied
@@ -126,7 +126,7 @@ def test_reader_knows_words_that_are_no_mere_fragments(head: Head, text: str, kn
     assert head.encoder.known_words([head.encoder.tokenize(text)]).tolist() == known
 
 
-READER = reader_model()
+READER = encoder_model()
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ READER = reader_model()
     [
         ("[", READER, "pieces.json is not JSON"),
         ([], READER, "pieces.json needs pieces"),
-        ({**LISTS, "names": "paris"}, READER, "pieces.json needs names"),
-        ({**LISTS, "groups": [7]}, READER, "pieces.json needs groups"),
-        ({**LISTS, "pieces": ["a"]}, READER, "at least 101 tokens"),
-        (LISTS, head_model(), "its graph has"),
+        ({**WORD_LISTS, "names": "paris"}, READER, "pieces.json needs names"),
+        ({**WORD_LISTS, "groups": [7]}, READER, "pieces.json needs groups"),
+        ({**WORD_LISTS, "pieces": ["a"]}, READER, "at least 101 tokens"),
+        (WORD_LISTS, head_model(), "its graph has"),
     ],
 )
 def test_reader_refuses_lists_that_are_none_by_name(
@@ -186,14 +186,14 @@ def bundle(tmp_path: Path) -> Bundle:
     """An encoder with a graph for GPUs."""
     weights = quantize(random_encoder(RELATIVE))
     return write_bundle(
-        tmp_path, "encoder", CARD, to_onnx(weights), json.dumps(LISTS), to_onnx(weights, "float")
+        tmp_path, "encoder", CARD, to_onnx(weights), json.dumps(WORD_LISTS), to_onnx(weights, "float")
     )
 
 
 def test_gpu_runs_the_float_graph_over_the_weights_of_the_integer_graph(bundle: Bundle) -> None:
     assert bundle.float_model is not None
     assert len(bundle.float_model) < len(bundle.model)
-    runtime = OnGpu()
+    runtime = FakeGpuRuntime()
     on_gpu, on_cpu = Encoder.load(bundle, runtime), Encoder.load(bundle, Runtime("cpu", 1))
     assert runtime.opened == [bundle.float_model]
     chunks = on_cpu.tokenize("The film was not very good. " * 30).chunks()
@@ -206,7 +206,9 @@ def test_gpu_runs_the_float_graph_over_the_weights_of_the_integer_graph(bundle: 
 def test_encoder_without_a_float_graph_runs_on_a_gpu_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Encoder.load(write_bundle(tmp_path, "encoder", CARD, reader_model(), json.dumps(LISTS)), OnGpu())
+    Encoder.load(
+        write_bundle(tmp_path, "encoder", CARD, encoder_model(), json.dumps(WORD_LISTS)), FakeGpuRuntime()
+    )
     assert "has no graph for GPUs" in caplog.text
 
 
@@ -217,7 +219,7 @@ def test_float_graph_that_names_another_file_is_refused(bundle: Bundle, location
     (entry,) = [entry for entry in graph.graph.initializer[0].external_data if entry.key == "location"]
     entry.value = location
     with pytest.raises(BundleError, match="names files"):
-        Encoder.load(replace(bundle, float_model=graph.SerializeToString()), OnGpu())
+        Encoder.load(replace(bundle, float_model=graph.SerializeToString()), FakeGpuRuntime())
 
 
 @pytest.mark.usefixtures("bundle")

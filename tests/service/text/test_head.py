@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bundles import OnGpu, open_head, open_reader, write_head
-from graphs import change_graph, claim_family
+from bundles import FakeGpuRuntime, load_encoder, load_head, write_head
+from graphs import change_graph, negate_contributions
 from onnx import numpy_helper
 
 from service.errors import BundleError, InferenceError
@@ -97,7 +97,7 @@ def test_neutral_and_the_other_labels_sum_to_one_as_printed() -> None:
 
 def test_several_labels_may_hold(folder: Path, head: Head) -> None:
     card = {"labels": ["a", "b"], "multi_label": {"thresholds": [0.0, 1.0]}}
-    several = open_head(folder, "several", reader=head.encoder, **card)
+    several = load_head(folder, "several", encoder=head.encoder, **card)
     ((found,),) = classify_all(make_tasks(["a superb film"], ClassifyOptions((several,))))
     assert (found["labels"], set(found["logit"])) == (["a"], {"a", "b"})
 
@@ -134,7 +134,7 @@ def test_threshold_of_zero_leaves_nothing_to_neutral() -> None:
 
 
 def test_card_with_a_neutral_threshold_answers_three_labels_and_has_no_band(tmp_path: Path) -> None:
-    sure, even = open_head(tmp_path, neutral_threshold=0.5, even=0.3), open_head(tmp_path / "two", even=0.3)
+    sure, even = load_head(tmp_path, neutral_threshold=0.5, even=0.3), load_head(tmp_path / "two", even=0.3)
     ((answer,),) = classify_all(make_tasks(["the film"], ClassifyOptions((sure,))))
     ((before,),) = classify_all(make_tasks(["the film"], ClassifyOptions((even,))))
     assert list(answer["probs"]) == ["negative", "neutral", "positive"]
@@ -189,7 +189,7 @@ def test_head_with_numbers_that_are_not_finite_is_refused_by_name(
 
 
 def test_number_that_becomes_infinite_at_run_time_is_an_error_by_name(folder: Path, head: Head) -> None:
-    bad = open_head(folder, "bad", reader=head.encoder)
+    bad = load_head(folder, "bad", encoder=head.encoder)
     bad.weights["b"] = bad.weights["b"] + np.inf
     with pytest.raises(InferenceError, match="bad: its graph returned numbers that are not finite"):
         classify_all(make_tasks(["a superb film"], ClassifyOptions((bad,))))
@@ -197,11 +197,11 @@ def test_number_that_becomes_infinite_at_run_time_is_an_error_by_name(folder: Pa
 
 def test_gpu_runs_heads_on_their_float_graph_with_the_answers_of_the_cpu(tmp_path: Path) -> None:
     texts = ["a superb film", "an awful film", "the film was good " * 40]
-    encoder = open_reader(tmp_path)
+    encoder = load_encoder(tmp_path)
     names = ("one", "other", "several")
     for name in names:
         write_head(tmp_path, name, seed=len(name), **({"labels": list("abc")} if name == "several" else {}))
-    on_gpu = OnGpu()
+    on_gpu = FakeGpuRuntime()
     answers = []
     for runtime in (Runtime("cpu", 1), on_gpu):
         heads = tuple(Head.load(read_bundle(tmp_path / name), runtime, encoder) for name in names)
@@ -213,9 +213,9 @@ def test_gpu_runs_heads_on_their_float_graph_with_the_answers_of_the_cpu(tmp_pat
 
 def test_float_graph_of_a_head_with_values_of_its_own_for_weights_is_refused(tmp_path: Path) -> None:
     """Its answers would not be those of model.onnx."""
-    encoder, bundle = open_reader(tmp_path), write_head(tmp_path)
+    encoder, bundle = load_encoder(tmp_path), write_head(tmp_path)
     with pytest.raises(BundleError, match="its graph has"):
-        Head.load(replace(bundle, float_model=bundle.model + b"\x12\x00"), OnGpu(), encoder)
+        Head.load(replace(bundle, float_model=bundle.model + b"\x12\x00"), FakeGpuRuntime(), encoder)
 
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "model.onnx"])
@@ -229,7 +229,7 @@ def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> Non
     write_head(tmp_path)
     change_graph(tmp_path / "tiny", name_a_file)
     with pytest.raises(BundleError, match="names files"):
-        Head.load(read_bundle(tmp_path / "tiny"), Runtime("cpu", 1), open_reader(tmp_path))
+        Head.load(read_bundle(tmp_path / "tiny"), Runtime("cpu", 1), load_encoder(tmp_path))
 
 
 def save_again(model: onnx.ModelProto) -> None:
@@ -238,13 +238,13 @@ def save_again(model: onnx.ModelProto) -> None:
     model.graph.node[0].doc_string = "first"
 
 
-@pytest.mark.parametrize("change", [claim_family, save_again])
+@pytest.mark.parametrize("change", [negate_contributions, save_again])
 @pytest.mark.parametrize("first", [True, False])
 def test_bundle_never_changes_the_answers_of_another(tmp_path: Path, change: Any, first: bool) -> None:
     """Sharing a graph was decided by what its metadata said."""
     texts = ["a superb film", "an awful film", "the film was good"]
-    alone = classify_all(make_tasks(texts, ClassifyOptions((open_head(tmp_path / "alone"),))))
-    encoder, runtime = open_reader(tmp_path), Runtime("cpu", 1)
+    alone = classify_all(make_tasks(texts, ClassifyOptions((load_head(tmp_path / "alone"),))))
+    encoder, runtime = load_encoder(tmp_path), Runtime("cpu", 1)
     for name in ("mine", "stranger"):
         write_head(tmp_path, name)
     change_graph(tmp_path / "stranger", change)
@@ -253,13 +253,13 @@ def test_bundle_never_changes_the_answers_of_another(tmp_path: Path, change: Any
     assert classify_all(make_tasks(texts, ClassifyOptions((heads["mine"],)))) == alone
     both = classify_all(make_tasks(texts, ClassifyOptions((heads["mine"], heads["stranger"]))))
     assert [[answer] for answer, _ in both] == alone
-    if change is claim_family:
+    if change is negate_contributions:
         logits = [stranger["logit"] - stranger["bias"] for _, stranger in both]
         assert np.allclose(logits, [answer["bias"] - answer["logit"] for (answer,) in alone])
 
 
 def test_heads_with_the_same_graph_share_a_session(tmp_path: Path) -> None:
-    encoder = open_reader(tmp_path)
-    one, two = (open_head(tmp_path, name, reader=encoder, seed=i) for i, name in enumerate(("one", "two")))
+    encoder = load_encoder(tmp_path)
+    one, two = (load_head(tmp_path, name, encoder=encoder, seed=i) for i, name in enumerate(("one", "two")))
     assert one.session is two.session
     assert not np.array_equal(one.weights["first"], two.weights["first"])

@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 import pytest
-from bundles import open_head, open_reader
+from bundles import load_encoder, load_head
 from numpy.typing import NDArray
 
 from service.answers.texts import raise_first
@@ -67,8 +67,8 @@ class Counted(Session):
 
 @pytest.fixture
 def watched(folder: Path) -> Head:
-    reader = open_reader(folder)
-    head = open_head(folder, reader=reader)
+    reader = load_encoder(folder)
+    head = load_head(folder, encoder=reader)
     reader.__class__ = Watched
     reader.runs, reader.arrays = [], []
     return head
@@ -77,7 +77,7 @@ def watched(folder: Path) -> Head:
 @pytest.fixture(scope="module")
 def many(folder: Path, head: Head) -> Head:
     """A head of three hundred labels."""
-    return open_head(folder, "many", reader=head.encoder, labels=[f"label {i}" for i in range(300)])
+    return load_head(folder, "many", encoder=head.encoder, labels=[f"label {i}" for i in range(300)])
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_answers_are_equal_to_the_bit_alone_in_any_batch_after_a_reload_and_with
             some = order[first : first + size]
             assert answers(head, [texts[i] for i in some]) == [together[i] for i in some]
     for threads in (1, 2):
-        assert answers(open_head(tmp_path, threads=threads), texts) == together
+        assert answers(load_head(tmp_path, threads=threads), texts) == together
 
 
 def test_less_explanation_changes_no_verdict(head: Head, sentences: list[str]) -> None:
@@ -115,14 +115,14 @@ def test_less_explanation_changes_no_verdict(head: Head, sentences: list[str]) -
 
 def test_heads_answer_together_as_each_does_alone_in_one_run(folder: Path, sentences: list[str]) -> None:
     """Whatever labels they have: of two that share a logit, of several, of a plane of other dimensions."""
-    reader = open_reader(folder)
+    reader = load_encoder(folder)
     cards: dict[str, dict[str, Any]] = {
         "two": {},
         "three": {"labels": ["a", "b", "c"], "seed": 1},
         "five": {"labels": ["a", "b", "c", "d", "e"], "d": 4, "seed": 2},
         "both": {"labels": ["a", "b"], "multi_label": {"thresholds": [0.5, 0.4]}, "seed": 3},
     }
-    heads = tuple(open_head(folder, name, reader=reader, **card) for name, card in cards.items())
+    heads = tuple(load_head(folder, name, encoder=reader, **card) for name, card in cards.items())
     texts = [*sentences[:12], "<br>", "the film superb, " * 40]
     for options in ({"explain": "none"}, {"explain": "leaders"}, {"explain": "full", "trajectory": True}):
         alone = [answers(head, texts, **{"trajectory": False, **options}) for head in heads]
@@ -135,8 +135,8 @@ def test_heads_answer_together_as_each_does_alone_in_one_run(folder: Path, sente
 
 
 def test_model_that_is_replaced_is_let_go(tmp_path: Path) -> None:
-    head = open_head(tmp_path)
-    heads = (head, open_head(tmp_path, "second", reader=head.encoder))
+    head = load_head(tmp_path)
+    heads = (head, load_head(tmp_path, "second", encoder=head.encoder))
     for asked in (heads[:1], heads):
         classify_all(make_tasks(["a superb film"], ClassifyOptions(asked)))
     reader = ref(head.encoder)
@@ -148,7 +148,7 @@ def test_model_that_is_replaced_is_let_go(tmp_path: Path) -> None:
 def test_printed_contributions_add_up_to_the_printed_logit(
     folder: Path, head: Head, sentences: list[str]
 ) -> None:
-    three = open_head(folder, "three", reader=head.encoder, labels=["a", "b", "c"])
+    three = load_head(folder, "three", encoder=head.encoder, labels=["a", "b", "c"])
 
     def of(number: Any, label: str) -> Decimal:
         return Decimal(repr(number[label] if isinstance(number, dict) else number))

@@ -1,6 +1,6 @@
-"""A server whose model ends the thread it runs in when a text says "fatal": `python tests/support/faulty.py`.
+"""A server whose model ends its thread when a text is "fatal": `python tests/support/faulty_server.py`.
 
-Like `hardmax serve` in all else, several workers under the supervisor too; it says when it loads clouds.
+Otherwise it is like `hardmax serve`, also with several workers; it prints when it loads clouds.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from service.text.encoder import Encoder
 from service.text.tokenizer import TokenizedText
 
 
-class Fatal(Encoder):
-    """A reader that ends the thread it runs in."""
+class CrashingEncoder(Encoder):
+    """An encoder that ends the thread it runs in."""
 
     def tokenize(self, text: str) -> TokenizedText:
         if text == "fatal":
@@ -31,29 +31,29 @@ class Fatal(Encoder):
         return super().tokenize(text)
 
 
-def reading_with(kind: type[Encoder]) -> Loaders:
-    """Loaders that make every reader one of that kind."""
+def loaders_with_encoder(encoder_class: type[Encoder]) -> Loaders:
+    """Return loaders that make every encoder an instance of this class."""
 
     def loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
         ordinary = domain_loaders(runtime, settings)
 
-        def load(bundle: Bundle) -> Encoder:
-            reader: Encoder = ordinary["encoder"](bundle)
-            reader.__class__ = kind
-            return reader
+        def load_encoder(bundle: Bundle) -> Encoder:
+            encoder: Encoder = ordinary["encoder"](bundle)
+            encoder.__class__ = encoder_class
+            return encoder
 
-        def tell(bundle: Bundle) -> Any:
+        def load_dynamics(bundle: Bundle) -> Any:
             print(f"loads {bundle.name}", flush=True)  # noqa: T201
             return ordinary["dynamics"](bundle)
 
-        return {**ordinary, "encoder": load, "dynamics": tell}
+        return {**ordinary, "encoder": load_encoder, "dynamics": load_dynamics}
 
     return loaders
 
 
-def faulty(settings: Settings) -> FastAPI:
-    """The application with that model, and a route whose thread nothing can interrupt."""
-    app = create_app(settings, loaders=reading_with(Fatal))
+def create_faulty_app(settings: Settings) -> FastAPI:
+    """Create the application with that model, and a route whose thread nothing can interrupt."""
+    app = create_app(settings, loaders=loaders_with_encoder(CrashingEncoder))
 
     @app.get("/stuck")
     async def stuck() -> None:
@@ -64,4 +64,4 @@ def faulty(settings: Settings) -> FastAPI:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(load_settings(), faulty))
+    sys.exit(serve(load_settings(), create_faulty_app))
