@@ -1,4 +1,4 @@
-"""Names and docstrings in the code: one constant has one meaning, and the public API is described."""
+"""Conventions of names and docstrings: a constant has one value, and the public API is documented."""
 
 import ast
 import re
@@ -16,21 +16,16 @@ from hardmax.sklearn import HardmaxClassifier
 
 PACKAGES = ("evaluation", "hardmax", "model_export", "service")
 DOCUMENTED = (hardmax.Client, hardmax.AsyncClient, hardmax.Answer, hardmax.Answers, HardmaxClassifier)
-# The functions of exported graphs are part of them: they have the docstrings of the released models.
+# Docstrings of graph functions are part of the exported graphs: they are those of the released models.
 NOT_PROSE = {"model_export/head/functions.py", "model_export/attention/screen.py"}
 
 
 def constants(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of every constant that a module defines."""
     for statement in ast.parse(path.read_text()).body:
-        targets = (
-            statement.targets
-            if isinstance(statement, ast.Assign)
-            else [statement.target]
-            if isinstance(statement, ast.AnnAssign)
-            else []
-        )
-        for target in targets:
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            continue
+        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
             names = target.elts if isinstance(target, ast.Tuple) else [target]
             values = getattr(statement.value, "elts", None) if isinstance(target, ast.Tuple) else None
             for name, value in zip(names, values or [statement.value] * len(names), strict=False):
@@ -42,7 +37,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def public_definitions(path: Path) -> Iterator[tuple[str, Definition]]:
-    """Yield the public functions and classes of a module, and the public methods of these, by name."""
+    """Yield the public functions, classes and methods of a module, by name."""
     for node in ast.parse(path.read_text()).body:
         if not isinstance(node, Definition) or node.name.startswith("_"):
             continue
@@ -53,20 +48,20 @@ def public_definitions(path: Path) -> Iterator[tuple[str, Definition]]:
 
 
 def all_public_definitions() -> Iterator[tuple[str, Definition]]:
-    """Yield those of all packages, without what has its description elsewhere."""
-    elsewhere = re.compile(r"property|overload|override|script|validator|serializer")
+    """Yield the public definitions of all packages that need a docstring of their own."""
+    exempt = re.compile(r"property|overload|override|script|validator|serializer")
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             module = path.relative_to(ROOT).as_posix()
             for name, node in public_definitions(path) if module not in NOT_PROSE else ():
-                if not any(elsewhere.search(ast.unparse(each)) for each in node.decorator_list):
+                if not any(exempt.search(ast.unparse(decorator)) for decorator in node.decorator_list):
                     yield f"{module}: {name}", node
 
 
-def public_methods(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods of a class of the documented API."""
-    for name in dir(kind):
-        method = getattr(kind, name)
+def public_methods(documented_class: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods of a documented class."""
+    for name in dir(documented_class):
+        method = getattr(documented_class, name)
         if not name.startswith("_") and isfunction(method) and method.__module__.startswith("hardmax"):
             yield name, method
 
@@ -78,7 +73,7 @@ def test_constant_has_the_same_value_in_all_modules_that_define_it() -> None:
             for name, value in constants(path):
                 values[name][path.relative_to(ROOT).as_posix()] = value
     assert len(values) > 300
-    assert {name: where for name, where in values.items() if len(set(where.values())) > 1} == {}
+    assert {name: by_module for name, by_module in values.items() if len(set(by_module.values())) > 1} == {}
 
 
 def test_public_functions_and_classes_have_a_docstring() -> None:
@@ -87,8 +82,8 @@ def test_public_functions_and_classes_have_a_docstring() -> None:
     assert [name for name, node in definitions if not ast.get_docstring(node)] == []
 
 
-def test_docstrings_of_functions_say_what_the_function_does() -> None:
-    """They are imperative: "Return the ...", not "The ..."."""
+def test_docstrings_of_functions_are_imperative() -> None:
+    """They begin with "Return the ...", not with "The ..."."""
     noun = re.compile(r"(The|A|An|Whether|What|Which|Who|Whom|How|Where|Of|All|Every|Each|Those)\b")
     functions = [
         (name, node) for name, node in all_public_definitions() if not isinstance(node, ast.ClassDef)
@@ -96,17 +91,17 @@ def test_docstrings_of_functions_say_what_the_function_does() -> None:
     assert [name for name, node in functions if noun.match(ast.get_docstring(node) or "")] == []
 
 
-@pytest.mark.parametrize("kind", DOCUMENTED, ids=lambda kind: kind.__name__)
-def test_documented_methods_describe_their_arguments(kind: type) -> None:
-    bare = []
-    for name, method in public_methods(kind):
-        described = cleandoc(getdoc(method) or "").partition("Args:")[2]
-        parameters = [each for each in signature(method).parameters.values() if each.name != "self"]
+@pytest.mark.parametrize("documented_class", DOCUMENTED, ids=lambda item: item.__name__)
+def test_documented_methods_describe_their_arguments(documented_class: type) -> None:
+    undocumented = []
+    for name, method in public_methods(documented_class):
+        arguments = cleandoc(getdoc(method) or "").partition("Args:")[2]
+        parameters = [p for p in signature(method).parameters.values() if p.name != "self"]
         if len(parameters) > 1 and "The parameters are those of" not in (getdoc(method) or ""):
-            bare += [
-                f"{name}({each.name})"
-                for each in parameters
-                if each.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
-                and not re.search(rf"^\s+(\w+, )*{each.name}(, \w+)*:", described, re.M)
+            undocumented += [
+                f"{name}({parameter.name})"
+                for parameter in parameters
+                if parameter.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+                and not re.search(rf"^\s+(\w+, )*{parameter.name}(, \w+)*:", arguments, re.M)
             ]
-    assert bare == []
+    assert undocumented == []
