@@ -1,4 +1,4 @@
-"""The public contract, recorded: what HTTP, the command line and the Python names answer.
+"""The public contract as recorded: HTTP responses, output of commands, and Python signatures.
 
     exchanges/*.yaml     requests of every route and protocol, each with its answer (errors included)
     commands.yaml        commands, with their output and exit codes
@@ -6,7 +6,7 @@
     answers/*.csv        exact answers of the pretrained models to generated texts, clouds and sequences
     docs/openapi.json    the OpenAPI document
 
-The tests use public surfaces only. `python -m tests.contract.record` writes the expectations again; the diff
+The tests use public interfaces only. `python -m tests.contract.record` records the contract again; the diff
 then shows what users will notice. Request ids, times, versions and the wording of error messages are not
 compared.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.contract.served import serving, write_models
+from tests.contract.application import serving, write_models
 
 
 @pytest.fixture(scope="session")

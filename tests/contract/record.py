@@ -1,4 +1,4 @@
-"""Write the expectations again: `python -m tests.contract.record`. The diff shows what users will notice."""
+"""Record the contract again: `python -m tests.contract.record`. The diff shows what users will notice."""
 
 import sys
 import tempfile
@@ -7,20 +7,19 @@ from textwrap import indent
 from typing import Any
 
 import yaml
-from fastapi.testclient import TestClient
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))  # as pytest's configuration has it
 
 from paths import ROOT
 
-from tests.contract import commanding, exact, exchanging, python_api
-from tests.contract.served import MODEL, run_command, serving, write_models
+from tests.contract import cli_commands, exact_answers, http_exchanges, python_api
+from tests.contract.application import MODEL, run_command, serving, write_models
 
-SHORT = 100  # characters of what stands on one line
+MAX_LINE_CHARS = 100
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes what is short on one line, and lines as lines."""
+    """Writes short values on one line, and texts of several lines as blocks."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
         return super().represent_sequence(tag, sequence, flow_style=is_short(sequence))
@@ -45,7 +44,7 @@ Dumper.add_representer(str, represent_text)
 def is_short(value: Any) -> bool:
     """Whether a value fits on a line."""
     text = repr(value)
-    return len(text) < SHORT and "\\n" not in text
+    return len(text) < MAX_LINE_CHARS and "\\n" not in text
 
 
 def dump(value: Any) -> str:
@@ -59,36 +58,33 @@ def entries(name: str, values: list[Any]) -> str:
     return f"{name}:\n" + "".join("\n- " + indent(dump(value), "  ").lstrip() for value in values)
 
 
-def names_of(client: TestClient) -> dict[str, str]:
-    """Return what `${name}` stands for in requests."""
-    version = client.get(f"/v2/models/{MODEL}").json()["versions"][-1]
-    return {"model": MODEL, "version": version}
-
-
 def record_exchanges(path: Path, models_dir: Path) -> None:
     """Send the requests of one file, and write it again with their answers."""
-    document = exchanging.load(path)
-    with serving(models_dir, **document.get("settings", {})) as client:
-        headers = {"authorization": "Bearer secret"} if "api_keys" in document.get("settings", {}) else {}
+    document = http_exchanges.load_yaml(path)
+    settings = document.get("settings", {})
+    with serving(models_dir, **settings) as client:
+        headers = {"authorization": "Bearer secret"} if "api_keys" in settings else {}
         client.headers.update(headers)
-        names = names_of(client) if "allowed_hosts" not in document.get("settings", {}) else {"model": MODEL}
+        names = {"model": MODEL}
+        if "allowed_hosts" not in settings:
+            names = http_exchanges.placeholder_names(client)
         for name in headers:
             del client.headers[name]
         for exchange in document["exchanges"]:
             exchange.pop("answer", None)
-            exchange["answer"] = exchanging.send(client, exchanging.fill(exchange, names))
+            exchange["answer"] = http_exchanges.send(client, http_exchanges.fill(exchange, names))
     head = {name: document[name] for name in ("about", "settings") if name in document}
     path.write_text(dump(head) + entries("exchanges", document["exchanges"]))
 
 
 def record_commands(models_dir: Path, folder: Path) -> None:
     """Run the commands, and write the file again with their output."""
-    document = exchanging.load(commanding.FILE)
+    document = http_exchanges.load_yaml(cli_commands.FILE)
     for index, command in enumerate(document["commands"]):
         command.pop("answer", None)
-        command["answer"] = commanding.run(command, folder / str(index), models_dir)
-    head = {"about": document["about"], "flags": commanding.flags()}
-    commanding.FILE.write_text(dump(head) + "\n" + entries("commands", document["commands"]))
+        command["answer"] = cli_commands.run(command, folder / str(index), models_dir)
+    head = {"about": document["about"], "flags": cli_commands.flags()}
+    cli_commands.FILE.write_text(dump(head) + "\n" + entries("commands", document["commands"]))
 
 
 def main() -> None:
@@ -97,13 +93,15 @@ def main() -> None:
         models_dir = Path(temporary) / "models"
         models_dir.mkdir()
         write_models(models_dir)
-        for path in sorted(exchanging.FOLDER.glob("*.yaml")):
+        for path in sorted(http_exchanges.FOLDER.glob("*.yaml")):
             record_exchanges(path, models_dir)
         record_commands(models_dir, Path(temporary))
         with serving(models_dir) as client:
-            for kind in exact.KINDS:
-                (exact.FOLDER / f"{kind}.csv").write_text("\n".join(exact.lines(kind, client)) + "\n")
-    python_api.FILE.write_text("\n".join(python_api.lines()))
+            for kind in exact_answers.KINDS:
+                (exact_answers.FOLDER / f"{kind}.csv").write_text(
+                    "\n".join(exact_answers.csv_lines(kind, client)) + "\n"
+                )
+    python_api.FILE.write_text("\n".join(python_api.describe_lines()))
     _, document, _ = run_command("hardmax", ["openapi"])
     (ROOT / "docs/openapi.json").write_text(document)
 

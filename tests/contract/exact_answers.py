@@ -1,25 +1,26 @@
-"""Exact answers: texts, clouds, control and sequences, as rows of `answers/*.csv`.
+"""Exact answers to texts, clouds, control requests and sequences, as rows of `answers/*.csv`.
 
-A row has what a reader wants to see, and digests of the rest. Digests are taken of values, so that a field
-that is renamed changes no row.
+A row has the main values, and digests of the others. Digests are computed of values without field names, so
+that renaming a field changes no row.
 """
 
 import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator
+from operator import mul
 from pathlib import Path
 from typing import Any
 
 from fastapi.testclient import TestClient
 
 from tests.contract import sentences
-from tests.contract.served import SCENES
+from tests.contract.application import SCENES
 
 FOLDER = Path(__file__).parent / "answers"
 BATCH = 50
-CLOUDS, WISHES, SEQUENCES = 100, 40, 40
-DIGITS = 12  # of numbers of clouds: further ones depend on the processor
+N_CLOUDS, N_CONTROL_REQUESTS, N_SEQUENCES = 100, 40, 40
+DIGITS = 12  # of the numbers of clouds: further ones depend on the processor
 Row = list[str]
 
 
@@ -28,11 +29,11 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()[:12]
 
 
-def rounded(value: Any) -> Any:
+def round_numbers(value: Any) -> Any:
     """Return a JSON value with its numbers to twelve digits."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") + 0.0
-    return [rounded(each) for each in value] if isinstance(value, list) else value
+    return [round_numbers(item) for item in value] if isinstance(value, list) else value
 
 
 # ---------------------------------------- texts
@@ -42,11 +43,11 @@ def text_rows(client: TestClient) -> Iterator[Row]:
     """Return the label, the logit and digests of the whole explanation of every text."""
     yield ["text", "label", "abstains", "logit", "words", "leaders", "clusters"]
     texts = sentences.texts()
-    for first in range(0, len(texts), BATCH):
-        body = {"input": texts[first : first + BATCH], "explain": "full", "trajectory": True}
+    for start in range(0, len(texts), BATCH):
+        body = {"input": texts[start : start + BATCH], "explain": "full", "trajectory": True}
         response = client.post("/classify", json=body)
         assert response.status_code == 200, response.text
-        for index, answer in enumerate(response.json()["data"], start=first):
+        for index, answer in enumerate(response.json()["data"], start=start):
             yield [
                 str(index),
                 answer["label"],
@@ -69,7 +70,7 @@ def word_values(word: dict[str, Any]) -> list[Any]:
 def leader_values(leader: dict[str, Any]) -> list[Any]:
     """Return the values of a leader, with the words that it has read."""
     names = ("word", "cluster", "contribution", "since_layer", "followers", "spans")
-    read = [[each[name] for name in ("word", "spans", "layer")] for each in leader["read"]]
+    read = [[item[name] for name in ("word", "spans", "layer")] for item in leader["read"]]
     return [leader[name] for name in names] + [read]
 
 
@@ -82,8 +83,8 @@ def cluster_values(cluster: dict[str, Any]) -> list[Any]:
 # ---------------------------------------- clouds, control, sequences
 
 
-def cloud(index: int) -> dict[str, Any]:
-    """Return a request for a cloud: random points, on a grid in every third, where ties are common."""
+def cloud_request(index: int) -> dict[str, Any]:
+    """Return a request for a cloud of random points; every third is on a grid, where ties are common."""
     rng = random.Random(index)
     count, dimension = rng.choice([1, 3, 8, 20, 60]), rng.choice([1, 2, 2, 3, 5])
     draw: Callable[[], float] = (
@@ -97,25 +98,22 @@ def cloud(index: int) -> dict[str, Any]:
     }
     if index % 4 == 0:
         square = [[rng.uniform(-1, 1) for _ in range(dimension)] for _ in range(dimension)]
-        request["A"] = [
-            [sum(a * b for a, b in zip(row, other, strict=True)) + (row is other) for other in square]
-            for row in square
-        ]
+        request["A"] = [[sum(map(mul, a, b)) + (a is b) for b in square] for a in square]
     return request
 
 
 def cloud_rows(client: TestClient) -> Iterator[Row]:
-    """Return the end of every cloud."""
+    """Return the clusters of every cloud."""
     yield ["cloud", "status", "layers", "certified", "leaders", "clusters", "margin", "structure", "limits"]
-    for index in range(CLOUDS):
-        response = client.post("/dynamics", json=cloud(index))
+    for index in range(N_CLOUDS):
+        response = client.post("/dynamics", json=cloud_request(index))
         assert response.status_code == 200, response.text
         answer = response.json()
         leaders = [
-            [each[name] for name in ("index", "since_layer", "followers", "cluster")]
-            for each in answer["leaders"]
+            [item[name] for name in ("index", "since_layer", "followers", "cluster")]
+            for item in answer["leaders"]
         ]
-        clusters = [[each[name] for name in ("id", "kind", "leaders", "size")] for each in answer["clusters"]]
+        clusters = [[item[name] for name in ("id", "kind", "leaders", "size")] for item in answer["clusters"]]
         structure = [leaders, clusters, answer["assignment"], answer["polytope"]["vertices"]]
         yield [
             str(index),
@@ -124,14 +122,14 @@ def cloud_rows(client: TestClient) -> Iterator[Row]:
             str(answer["certified_layer"]),
             str(len(leaders)),
             str(len(clusters)),
-            str(rounded(answer["margin"])),
+            str(round_numbers(answer["margin"])),
             digest(structure),
-            digest(rounded(answer["limits"])),
+            digest(round_numbers(answer["limits"])),
         ]
 
 
-def wish(index: int) -> dict[str, Any]:
-    """Return a request for control: one to three leaders of a random cloud, or an assignment."""
+def control_request(index: int) -> dict[str, Any]:
+    """Return a request to /control: one to three leaders of a random cloud, or an assignment."""
     rng = random.Random(1000 + index)
     count, dimension = rng.choice([3, 5, 8]), rng.choice([2, 2, 3])
     points = [[rng.uniform(-1, 1) for _ in range(dimension)] for _ in range(count)]
@@ -142,18 +140,18 @@ def wish(index: int) -> dict[str, Any]:
 
 
 def control_rows(client: TestClient) -> Iterator[Row]:
-    """Return whether each wish is granted. The matrix is not unique, so that it is not compared."""
+    """Return the result of every request to /control, without the matrix, which is not unique."""
     yield ["wish", "feasible", "certified", "leaders"]
-    for index in range(WISHES):
-        response = client.post("/control", json=wish(index))
+    for index in range(N_CONTROL_REQUESTS):
+        response = client.post("/control", json=control_request(index))
         assert response.status_code == 200, response.text
         answer = response.json()
         run = answer["dynamics"]
-        leaders = " ".join(str(each["index"]) for each in run["leaders"]) if run else ""
+        leaders = " ".join(str(item["index"]) for item in run["leaders"]) if run else ""
         yield [str(index), str(answer["feasible"]), "certificate" if answer["certificate"] else "", leaders]
 
 
-def sequence(index: int) -> list[list[float]]:
+def draw_sequence(index: int) -> list[list[float]]:
     """Return a sequence of one to three points."""
     rng = random.Random(2000 + index)
     return [[rng.uniform(-1, 6), rng.uniform(-1, 6)] for _ in range(rng.randint(1, 3))]
@@ -162,12 +160,12 @@ def sequence(index: int) -> list[list[float]]:
 def sequence_rows(client: TestClient) -> Iterator[Row]:
     """Return the label of every sequence."""
     yield ["sequence", "label", "margin", "leader"]
-    body = {"model": SCENES, "sequences": [sequence(index) for index in range(SEQUENCES)]}
+    body = {"model": SCENES, "sequences": [draw_sequence(index) for index in range(N_SEQUENCES)]}
     response = client.post("/sequences/classify", json=body)
     assert response.status_code == 200, response.text
     for answer in response.json()["data"]:
         values = [answer[name] for name in ("index", "label", "margin", "leader")]
-        yield list(map(str, rounded(values)))
+        yield list(map(str, round_numbers(values)))
 
 
 KINDS: dict[str, Callable[[TestClient], Iterator[Row]]] = {
@@ -178,6 +176,6 @@ KINDS: dict[str, Callable[[TestClient], Iterator[Row]]] = {
 }
 
 
-def lines(kind: str, client: TestClient) -> list[str]:
+def csv_lines(kind: str, client: TestClient) -> list[str]:
     """Return the rows of `answers/<kind>.csv`."""
     return [",".join(row) for row in KINDS[kind](client)]

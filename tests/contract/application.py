@@ -1,4 +1,4 @@
-"""What the contract is checked against: the application in this process, its models and its commands."""
+"""The application, models and commands that the contract is checked against, in this process."""
 
 import io
 import json
@@ -20,7 +20,7 @@ from small_models import MODEL, link_small_models
 from hardmax import create_app
 from service.settings import load_settings
 
-SECOND = "second"  # a copy of it, for requests that name several models
+SECOND = "second"  # a copy of MODEL, for requests that name several models
 SCENES = "scenes"  # an exact model of sequences
 SCENE_ROWS = [
     {"sequence": [[0, 0], [1, 1]], "label": "calm"},
@@ -28,7 +28,7 @@ SCENE_ROWS = [
     {"sequence": [[2, 1]], "label": "calm"},
 ]
 BASE = {"default_model": MODEL, "pretrained_models": False, "intra_op_threads": 1}
-COLUMNS = "100"  # of the terminal that commands print to
+COLUMNS = "100"  # the width of the terminal
 
 
 def write_models(folder: Path) -> Path:
@@ -38,10 +38,10 @@ def write_models(folder: Path) -> Path:
     card.write_text(json.dumps(json.loads(card.read_text()) | {"name": SECOND}))
     rows = folder / "scenes.jsonl"
     rows.write_text("\n".join(map(json.dumps, SCENE_ROWS)))
-    code, _, errors = run_command(
+    code, _, stderr = run_command(
         "hardmax-export", ["exact", "--data", str(rows), "--out", str(folder / SCENES)]
     )
-    assert code == 0, errors
+    assert code == 0, stderr
     rows.unlink()
     return folder
 
@@ -66,20 +66,20 @@ def run_command(
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     module, _, function = scripts[name].partition(":")
     main = getattr(import_module(module), function)
-    output, errors = io.StringIO(), io.StringIO()
-    source = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    stdout, stderr = io.StringIO(), io.StringIO()
+    stdin_stream = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
     environment |= {f"HARDMAX_{name.upper()}": str(value) for name, value in BASE.items()}
     environment |= {"COLUMNS": COLUMNS} | ({"HARDMAX_MODELS_DIR": str(models_dir)} if models_dir else {})
     with (
         mock.patch.dict(os.environ, environment, clear=True),
-        mock.patch.object(sys, "stdin", source),
-        redirect_stdout(output),
-        redirect_stderr(errors),
+        mock.patch.object(sys, "stdin", stdin_stream),
+        redirect_stdout(stdout),
+        redirect_stderr(stderr),
         chdir(folder),
     ):
         try:
             code = main(list(arguments))
-        except SystemExit as end:
-            code = end.code
-    return int(code or 0), output.getvalue(), errors.getvalue()
+        except SystemExit as error:
+            code = error.code
+    return int(code or 0), stdout.getvalue(), stderr.getvalue()

@@ -1,4 +1,4 @@
-"""One request of `exchanges/*.yaml`: how it is sent, and what of its answer is part of the contract."""
+"""Sends the requests of `exchanges/*.yaml`, and reduces the responses to what the contract fixes."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 from fastapi.testclient import TestClient
 
-from tests.contract.served import MODEL
+from tests.contract.application import MODEL
 
 FOLDER = Path(__file__).parent / "exchanges"
 METHODS = ("get", "post", "put", "delete", "head", "options")
@@ -40,24 +40,29 @@ CHANGING = {  # values that no contract fixes
     "version": "<version>",
     "versions": "<versions>",
 }
-CARD_ONLY = {"figures", "data"}  # of a model's card: other answers have these names too
-RELATIVE, ABSOLUTE = 1e-6, 1e-9  # how closely numbers are compared; answers/*.csv compares bits
+CARD_ONLY = {"figures", "data"}  # of a model card: other responses have fields of these names too
+RELATIVE, ABSOLUTE = 1e-6, 1e-9  # tolerances of numbers; answers/*.csv is compared exactly
 
 
-def load(path: Path) -> dict[str, Any]:
+def load_yaml(path: Path) -> dict[str, Any]:
     """Read one file of exchanges."""
     document: dict[str, Any] = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return document
 
 
+def placeholder_names(client: TestClient) -> dict[str, str]:
+    """Return the values of `${name}` in requests."""
+    return {"model": MODEL, "version": client.get(f"/v2/models/{MODEL}").json()["versions"][-1]}
+
+
 def fill(value: Any, names: dict[str, str]) -> Any:
     """Replace `${name}` in every string."""
     if isinstance(value, str):
-        return re.sub(r"\$\{(\w+)\}", lambda found: names[found[1]], value)
+        return re.sub(r"\$\{(\w+)\}", lambda match: names[match[1]], value)
     if isinstance(value, list):
-        return [fill(each, names) for each in value]
+        return [fill(item, names) for item in value]
     if isinstance(value, dict):
-        return {fill(name, names): fill(each, names) for name, each in value.items()}
+        return {fill(name, names): fill(item, names) for name, item in value.items()}
     return value
 
 
@@ -85,28 +90,28 @@ def send(client: TestClient, exchange: dict[str, Any]) -> dict[str, Any]:
         options["content"] = body.getvalue()
         headers = {"content-type": "application/x-npy"} | headers
     elif "tensor" in exchange:
-        options["content"], extra = binary_tensor(exchange["tensor"], exchange.get("fields", {}))
-        headers = extra | headers
+        options["content"], tensor_headers = binary_tensor(exchange["tensor"], exchange.get("fields", {}))
+        headers = tensor_headers | headers
     return reduce(client.request(method, exchange[method], headers=headers, **options), exchange)
 
 
 def binary_tensor(texts: list[str], fields: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
     """Return a body of the binary tensor extension, and its headers."""
     tensor = b"".join(struct.pack("<I", len(text.encode())) + text.encode() for text in texts)
-    declared = {"name": "text", "datatype": "BYTES", "shape": [len(texts)]}
-    declared |= {"parameters": {"binary_data_size": len(tensor)}}
-    head = json.dumps({"inputs": [declared], **fields}).encode()
-    kind = {"content-type": "application/octet-stream", "inference-header-content-length": str(len(head))}
-    return head + tensor, kind
+    tensor_info = {"name": "text", "datatype": "BYTES", "shape": [len(texts)]}
+    tensor_info |= {"parameters": {"binary_data_size": len(tensor)}}
+    head = json.dumps({"inputs": [tensor_info], **fields}).encode()
+    headers = {"content-type": "application/octet-stream", "inference-header-content-length": str(len(head))}
+    return head + tensor, headers
 
 
 def reduce(response: httpx.Response, exchange: dict[str, Any]) -> dict[str, Any]:
     """Return what the contract fixes of a response."""
     assert response.headers["x-request-id"]
-    kind = response.headers.get("content-type", "")
+    content_type = response.headers.get("content-type", "")
     answer: dict[str, Any] = {"status": response.status_code}
-    if kind:
-        answer["type"] = kind
+    if content_type:
+        answer["type"] = content_type
     headers = {name: response.headers[name] for name in HEADERS if name in response.headers}
     if headers:
         answer["headers"] = headers
@@ -114,23 +119,23 @@ def reduce(response: httpx.Response, exchange: dict[str, Any]) -> dict[str, Any]
         answer["has"] = bool(response.content)
     elif not response.content:
         pass
-    elif kind == "application/json":
+    elif content_type == "application/json":
         answer["json"] = normalize(response.json())
-    elif kind == "application/x-ndjson":
+    elif content_type == "application/x-ndjson":
         lines = [normalize(json.loads(line)) for line in response.text.splitlines()]
         answer["progress"] = sorted({name for line in lines[:-1] for name in line["progress"]})
         answer["last line"] = lines[-1]
-    elif kind == "application/x-npz":
+    elif content_type == "application/x-npz":
         arrays = np.load(io.BytesIO(response.content), allow_pickle=False)
         answer["arrays"] = {name: arrays[name].tolist() for name in sorted(arrays)}
         answer["arrays"]["summary"] = normalize(json.loads(answer["arrays"]["summary"]))
-    elif kind == "application/octet-stream":
+    elif content_type == "application/octet-stream":
         length = int(response.headers["inference-header-content-length"])
         answer["json"] = normalize(json.loads(response.content[:length]))
         answer["tensors"] = base64.b64encode(response.content[length:]).decode()
-    elif "openmetrics" in kind or kind.startswith("text/plain"):
+    elif "openmetrics" in content_type or content_type.startswith("text/plain"):
         families = re.findall(r"^# TYPE (hardmax_\S+ \S+)$", response.text, re.MULTILINE)
-        answer["families"] = sorted(each for each in families if "_created " not in each)
+        answer["families"] = sorted(item for item in families if "_created " not in item)
     elif response.content:
         answer["text"] = response.text
     return answer
@@ -139,35 +144,35 @@ def reduce(response: httpx.Response, exchange: dict[str, Any]) -> dict[str, Any]
 def normalize(value: Any) -> Any:
     """Replace what changes from run to run, and the model's name by `${model}`."""
     if isinstance(value, dict):
-        card = "kind" in value and "description" in value
-        return {
-            name: CHANGING[name]
-            if name in CHANGING and not isinstance(each, int) and (card or name not in CARD_ONLY)
-            else "<time>"
-            if name == "created"
-            else "<positive integer>"  # of a certificate: many prove the same, and processors round otherwise
-            if name == "weight" and re.fullmatch(r"[1-9]\d*", str(each))
-            else each
-            if name == "kind"
-            else normalize(each)
-            for name, each in value.items()
-        }
+        is_card = "kind" in value and "description" in value
+        return {name: normalize_field(name, item, is_card) for name, item in value.items()}
     if isinstance(value, list):
-        return [normalize(each) for each in value]
+        return [normalize(item) for item in value]
     return "${model}" if value == MODEL else value
 
 
-def same(expected: Any, found: Any) -> bool:
-    """Whether two answers are alike: numbers nearly, all else exactly; messages only need to be there."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        return expected.keys() == found.keys() and all(
-            (isinstance(found[name], str) and bool(found[name]))
+def normalize_field(name: str, value: Any, is_card: bool) -> Any:
+    """Normalize the value of a field."""
+    if name in CHANGING and not isinstance(value, int) and (is_card or name not in CARD_ONLY):
+        return CHANGING[name]
+    if name == "created":
+        return "<time>"
+    if name == "weight" and re.fullmatch(r"[1-9]\d*", str(value)):
+        return "<positive integer>"  # of a certificate, which is not unique and depends on rounding
+    return value if name == "kind" else normalize(value)
+
+
+def answers_match(expected: Any, actual: Any) -> bool:
+    """Whether two answers are equal: numbers nearly, all else exactly; messages only need to exist."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return expected.keys() == actual.keys() and all(
+            (isinstance(actual[name], str) and bool(actual[name]))
             if name == "message"
-            else same(expected[name], found[name])
+            else answers_match(expected[name], actual[name])
             for name in expected
         )
-    if isinstance(expected, list) and isinstance(found, list):
-        return len(expected) == len(found) and all(map(same, expected, found))
-    if isinstance(expected, float) and isinstance(found, float):
-        return math.isclose(expected, found, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-    return type(expected) is type(found) and expected == found
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(answers_match, expected, actual))
+    if isinstance(expected, float) and isinstance(actual, float):
+        return math.isclose(expected, actual, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return type(expected) is type(actual) and expected == actual
