@@ -1,4 +1,4 @@
-"""compose.yaml, its files and .env.example: in step with the settings and with each other, and hardened."""
+"""compose.yaml, its files and .env.example: consistent with the settings and each other, and hardened."""
 
 import importlib.util
 import re
@@ -20,21 +20,21 @@ spec.loader.exec_module(settings_docs)
 env_example, page = settings_docs.env_example, settings_docs.page
 
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
-EXAMPLE = (ROOT / ".env.example").read_text()
-EDGE = (ROOT / "docker/edge/nginx.conf").read_text()
+ENV_EXAMPLE = (ROOT / ".env.example").read_text()
+EDGE_CONFIGURATION = (ROOT / "docker/edge/nginx.conf").read_text()
 SETTINGS = {PREFIX + name.upper() for name in Settings.model_fields}
-# What the image settles: where it listens, and what it runs on.
-FIXED = {"HARDMAX_HOST", "HARDMAX_PORT", "HARDMAX_PROVIDER"}
-SERVERS = ("hardmax", "hardmax-gpu")
-HAS_COMPOSE = (
+# Set by the image, not by compose.
+SET_BY_IMAGE = {"HARDMAX_HOST", "HARDMAX_PORT", "HARDMAX_PROVIDER"}
+SERVICES = ("hardmax", "hardmax-gpu")
+HAS_DOCKER_COMPOSE = (
     bool(shutil.which("docker"))
     and not subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=60).returncode
 )
 
 
-def examples() -> dict[str, str]:
-    """The variables .env.example offers, with the values it shows."""
-    return dict(re.findall(r"^#?([A-Z_]+)=(.*)$", EXAMPLE, re.MULTILINE))
+def example_variables() -> dict[str, str]:
+    """Return the variables in .env.example with their values."""
+    return dict(re.findall(r"^#?([A-Z_]+)=(.*)$", ENV_EXAMPLE, re.MULTILINE))
 
 
 def seconds(duration: str) -> float:
@@ -42,49 +42,49 @@ def seconds(duration: str) -> float:
 
 
 @pytest.mark.parametrize(("path", "write"), [(".env.example", env_example), ("docs/settings.md", page)])
-def test_settings_are_written_down_as_they_are(path: str, write: Callable[[], str]) -> None:
+def test_generated_documents_of_settings_are_up_to_date(path: str, write: Callable[[], str]) -> None:
     assert (ROOT / path).read_text() == write(), "run: python docs/settings.py"
 
 
-def test_env_example_documents_every_setting_and_invents_none() -> None:
-    assert set(re.findall(r"HARDMAX_[A-Z_]+", EXAMPLE)) == SETTINGS
+def test_env_example_documents_exactly_the_settings() -> None:
+    assert set(re.findall(r"HARDMAX_[A-Z_]+", ENV_EXAMPLE)) == SETTINGS
 
 
 def test_env_example_shows_the_defaults() -> None:
-    shown = {name: value for name, value in examples().items() if name in SETTINGS and value}
+    shown = {name: value for name, value in example_variables().items() if name in SETTINGS and value}
     defaults = {PREFIX + name.upper(): str(value) for name, value in Settings().model_dump().items()}
     differing = {name: value for name, value in shown.items() if value.lower() != defaults[name].lower()}
-    assert differing == {"HARDMAX_LOG_FORMAT": "json"}  # the image's own
+    assert differing == {"HARDMAX_LOG_FORMAT": "json"}  # the default of the image
 
 
-def test_env_example_is_accepted_when_everything_in_it_is_switched_on() -> None:
-    given = {name: value for name, value in examples().items() if name in SETTINGS}
-    assert load_settings(given).log_format == "json"
+def test_env_example_with_every_variable_set_is_accepted() -> None:
+    values = {name: value for name, value in example_variables().items() if name in SETTINGS}
+    assert load_settings(values).log_format == "json"
 
 
 def test_env_example_documents_every_variable_compose_reads() -> None:
-    read = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "compose.yaml").read_text()))
-    assert read - SETTINGS == set(examples()) - SETTINGS
+    used = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "compose.yaml").read_text()))
+    assert used - SETTINGS == set(example_variables()) - SETTINGS
     for name, default in re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", (ROOT / "compose.yaml").read_text()):
-        assert name in ("MODELS", "KEYS") or examples()[name] == default, name
+        assert name in ("MODELS", "KEYS") or example_variables()[name] == default, name
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", SERVICES)
 def test_compose_hands_every_setting_to_the_service(name: str) -> None:
-    assert set(COMPOSE["services"][name]["environment"]) == SETTINGS - FIXED
+    assert set(COMPOSE["services"][name]["environment"]) == SETTINGS - SET_BY_IMAGE
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", SERVICES)
 def test_compose_keeps_the_names_that_other_containers_use(name: str) -> None:
-    """Whatever names an operator adds: with its own name refused, a healthy service would count as down."""
+    """If its own name were refused, a healthy service would count as down."""
     allowed = COMPOSE["services"][name]["environment"]["HARDMAX_ALLOWED_HOSTS"]
     assert allowed == "hardmax,hardmax-gpu${HARDMAX_ALLOWED_HOSTS:+,${HARDMAX_ALLOWED_HOSTS:-}}"
-    asked = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yaml").read_text())["scrape_configs"]
-    targets = {target for job in asked for each in job["static_configs"] for target in each["targets"]}
-    assert {target.partition(":")[0] for target in targets} <= {*SERVERS, "localhost"}
+    jobs = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yaml").read_text())["scrape_configs"]
+    targets = {target for job in jobs for config in job["static_configs"] for target in config["targets"]}
+    assert {target.partition(":")[0] for target in targets} <= {*SERVICES, "localhost"}
 
 
-def test_compose_gives_the_gpu_service_a_gpu_and_the_image_for_it() -> None:
+def test_compose_gives_the_gpu_service_a_gpu_and_its_image() -> None:
     service = COMPOSE["services"]["hardmax-gpu"]
     assert service["profiles"] == ["gpu"]
     (device,) = service["deploy"]["resources"]["reservations"]["devices"]
@@ -93,11 +93,11 @@ def test_compose_gives_the_gpu_service_a_gpu_and_the_image_for_it() -> None:
     assert "--from=gpu-dependencies" in dockerfile()["gpu"]
 
 
-@pytest.mark.skipif(not HAS_COMPOSE, reason="no docker compose")
-def test_compose_accepts_the_profile_of_the_gpu() -> None:
-    asked = ["docker", "compose", "--profile", "gpu", "config", "--services"]
-    said = subprocess.run(asked, cwd=ROOT, text=True, capture_output=True, check=True, timeout=60)
-    assert set(said.stdout.split()) == {"hardmax", "edge", "hardmax-gpu"}
+@pytest.mark.skipif(not HAS_DOCKER_COMPOSE, reason="no docker compose")
+def test_compose_accepts_the_gpu_profile() -> None:
+    command = ["docker", "compose", "--profile", "gpu", "config", "--services"]
+    result = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True, timeout=60)
+    assert set(result.stdout.split()) == {"hardmax", "edge", "hardmax-gpu"}
 
 
 @pytest.mark.parametrize("name", COMPOSE["services"])
@@ -118,25 +118,25 @@ def test_compose_publishes_on_loopback_unless_told_otherwise(name: str) -> None:
         assert re.sub(r"\$\{[A-Z_]+:-(.*)\}", r"\1", port).startswith("127.0.0.1:")
 
 
-def test_compose_knows_no_password() -> None:
+def test_compose_contains_no_password() -> None:
     grafana = COMPOSE["services"]["grafana"]["environment"]
     assert not [name for name in grafana if "PASSWORD" in name]
     assert grafana["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
     assert grafana["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
 
 
-def test_compose_bounds_every_disk_in_memory_of_what_strangers_reach() -> None:
-    for name in (*SERVERS, "edge"):
-        assert all("size=" in each for each in COMPOSE["services"][name]["tmpfs"]), name
+def test_compose_bounds_every_tmpfs_of_exposed_services() -> None:
+    for name in (*SERVICES, "edge"):
+        assert all("size=" in mount for mount in COMPOSE["services"][name]["tmpfs"]), name
     assert directive("proxy_request_buffering") == "on"
     assert directive("proxy_max_temp_file_size") == "0"
-    most_large = int(directive("limit_conn large").split()[-1]) * int(directive("client_max_body_size")[:-1])
+    buffered_mb = int(directive("limit_conn large").split()[-1]) * int(directive("client_max_body_size")[:-1])
     (size,) = COMPOSE["services"]["edge"]["tmpfs"]
-    assert most_large < int(re.findall(r"size=(\d+)m", size)[0])
+    assert buffered_mb < int(re.findall(r"size=(\d+)m", size)[0])
 
 
 def test_compose_starts_the_service_and_the_edge_without_a_profile() -> None:
-    started = [name for name, each in COMPOSE["services"].items() if "profiles" not in each]
+    started = [name for name, service in COMPOSE["services"].items() if "profiles" not in service]
     assert started == ["hardmax", "edge"]
 
 
@@ -148,7 +148,7 @@ def test_compose_puts_the_service_on_the_internal_network_alone() -> None:
 
 
 def test_compose_waits_longer_than_the_service_drains() -> None:
-    grace = examples()["STOP_GRACE"]
+    grace = example_variables()["STOP_GRACE"]
     assert seconds(grace) > Settings().shutdown_grace_s
     assert COMPOSE["services"]["hardmax"]["stop_grace_period"] == f"${{STOP_GRACE:-{grace}}}"
     assert seconds(COMPOSE["services"]["edge"]["stop_grace_period"]) > seconds(grace)
@@ -162,13 +162,13 @@ def test_compose_mounts_files_that_exist() -> None:
                 assert (ROOT / source).exists(), (name, source)
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", SERVICES)
 def test_compose_lets_the_service_only_read_models_and_keys(name: str) -> None:
     mounts = [volume.rpartition("}:")[2] for volume in COMPOSE["services"][name]["volumes"]]
     assert mounts == ["/models:ro", "/keys:ro"]
 
 
-def test_edge_leaves_the_last_word_to_the_service() -> None:
+def test_bounds_of_the_edge_exceed_those_of_the_service() -> None:
     body = int(directive("client_max_body_size").removesuffix("m")) * 2**20
     assert body > Settings().payload_limit_bytes
     assert seconds(directive("proxy_read_timeout")) > Settings().request_timeout_s
@@ -177,7 +177,7 @@ def test_edge_leaves_the_last_word_to_the_service() -> None:
 def test_dockerfile_runs_the_server_itself_as_nobody() -> None:
     stages = dockerfile()
     assert "\nUSER 10001:10001\n" in stages["runtime"]
-    # Exec form: no shell stands between the container's signals and the server.
+    # Exec form: no shell intercepts the signals to the server.
     assert '\nENTRYPOINT ["hardmax"]\n' in stages["runtime"]
     assert '\nCMD ["serve"]\n' in stages["server"]
 
@@ -187,12 +187,12 @@ def test_dockerfile_builds_the_cpu_image_by_default() -> None:
 
 
 def dockerfile() -> dict[str, str]:
-    """The lines of each stage, by its name."""
+    """Return the lines of each stage by its name."""
     stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")[1:]
     return {stage.partition("\n")[0].split(" AS ")[1]: stage for stage in stages}
 
 
 def directive(name: str) -> str:
-    """The value of the only line of the edge's configuration that starts with `name`."""
-    (value,) = re.findall(rf"^\s*{name} ([^;]+);", EDGE, re.MULTILINE)
+    """Return the value of the only line of the edge's configuration that starts with `name`."""
+    (value,) = re.findall(rf"^\s*{name} ([^;]+);", EDGE_CONFIGURATION, re.MULTILINE)
     return str(value)

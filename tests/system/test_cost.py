@@ -1,7 +1,7 @@
-"""Requests drawn from the OpenAPI document with every list at its bound: nobody else waits long for them.
+"""Requests from the OpenAPI document with every list at its bound delay other requests only briefly.
 
-How long others wait is counted in CPU time that the service spends meanwhile, which a busy machine does not
-change. Lists that a setting bounds are as large as the settings and a JSON body allow.
+The delay is measured in CPU time of the service, which does not depend on the load of the machine. Lists that
+a setting bounds are as large as the settings and a JSON body allow.
 """
 
 import json
@@ -28,34 +28,34 @@ pytestmark = pytest.mark.alone
 
 DOCUMENT = json.loads((ROOT / "docs/openapi.json").read_text())
 ROUTES = ("/classify", "/dynamics", "/control", "/sequences/classify", "/", "/predict", "/v1/classify")
-BODY = MAX_JSON_BYTES - 100_000  # for the numbers and texts of a request
-TEXTS, CHARS = 1024, 200_000  # MAX_CLIENT_BATCH_SIZE, MAX_TEXT_CHARS
-WAIT_S = 1.0
-MEMORY_MB = 1000  # docs/operations.md
+BODY_BYTES = MAX_JSON_BYTES - 100_000  # for the numbers and texts of a request
+MAX_TEXTS, MAX_TEXT_CHARS = 1024, 200_000  # MAX_CLIENT_BATCH_SIZE, MAX_TEXT_CHARS
+MAX_WAIT_S = 1.0
+MAX_MEMORY_MB = 1000  # docs/operations.md
 DEADLINE_S = 10
 LIGATURE = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}"  # 18 letters when it is normalized
-GRAINS = ("good bad film ", "?!", LIGATURE, "a", "<br />", "\N{PARTY POPPER} ", "not ")
-SMALL = b'{"input": "a superb film"}'
+FRAGMENTS = ("good bad film ", "?!", LIGATURE, "a", "<br />", "\N{PARTY POPPER} ", "not ")
+SMALL_REQUEST = b'{"input": "a superb film"}'
 
 
 def texts() -> st.SearchStrategy[Any]:
-    """One text of as many characters as it may have, or as many texts as a body holds."""
+    """Draw one text of maximal length, or as many texts as a body may have."""
 
-    def fill(grain: str, many: bool) -> str | list[str]:
-        size = BODY // TEXTS // len(grain.encode()) if many else CHARS // len(grain)
-        return [grain * size] * TEXTS if many else grain * size
+    def fill(fragment: str, batch: bool) -> str | list[str]:
+        size = BODY_BYTES // MAX_TEXTS // len(fragment.encode()) if batch else MAX_TEXT_CHARS // len(fragment)
+        return [fragment * size] * MAX_TEXTS if batch else fragment * size
 
-    return st.builds(fill, st.sampled_from(GRAINS), st.booleans())
+    return st.builds(fill, st.sampled_from(FRAGMENTS), st.booleans())
 
 
-def cloud(numbers: int = BODY // 8) -> st.SearchStrategy[Any]:
-    """As many points as a body holds: in few dimensions or in many; whole numbers tie often."""
+def cloud(numbers: int = BODY_BYTES // 8) -> st.SearchStrategy[Any]:
+    """Draw as many points as a body may have, in few or many dimensions; integers often tie."""
 
-    def points(d: int, whole: bool, seed: int) -> Any:
+    def points(d: int, integers: bool, seed: int) -> Any:
         rng = np.random.default_rng(seed)
         n = min(numbers // d, 90_000)
-        drawn = rng.integers(-9, 10, (n, d)) if whole else rng.normal(size=(n, d)).round(3)
-        return (drawn + 0.0).tolist()
+        points = rng.integers(-9, 10, (n, d)) if integers else rng.normal(size=(n, d)).round(3)
+        return (points + 0.0).tolist()
 
     return st.builds(points, st.sampled_from([1, 2, 3, 32, 256]), st.booleans(), st.integers(0, 9))
 
@@ -64,11 +64,11 @@ def matrix(d: int) -> Any:
     return (np.eye(d) * 2 + 1).tolist()
 
 
-LIMITED = {
+VALUES_AT_LIMIT = {
     ("MAX_CLIENT_BATCH_SIZE", "MAX_TEXT_CHARS"): texts(),
     ("MAX_POINTS", "MAX_DIMENSION"): cloud(),
     ("MAX_CLIENT_BATCH_SIZE", "MAX_POINTS", "MAX_DIMENSION"): st.one_of(
-        cloud().map(lambda points: [points]), st.just([[[1.0, 2.0]] * 150] * TEXTS)
+        cloud().map(lambda points: [points]), st.just([[[1.0, 2.0]] * 150] * MAX_TEXTS)
     ),
     ("MAX_LAYERS",): st.just(100_000),
     ("MAX_DIMENSION",): st.just(256).map(matrix),
@@ -76,11 +76,11 @@ LIMITED = {
 
 
 def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Values of a schema whose lists and texts are as long as they may be."""
+    """Draw values of a schema, with lists and texts of maximal length."""
     if "$ref" in schema:
         return values(DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
     if limits := schema.get("x-limits"):
-        return LIMITED[tuple(limits)]
+        return VALUES_AT_LIMIT[tuple(limits)]
     if "anyOf" in schema:
         return st.one_of(*map(values, schema["anyOf"]))
     if "enum" in schema:
@@ -88,8 +88,8 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     match schema.get("type"):
         case "array":
             length = schema["maxItems"]
-            some = st.lists(values(schema["items"]), min_size=1, max_size=min(16, length))
-            return some.map(lambda found: (found * length)[:length])
+            items = st.lists(values(schema["items"]), min_size=1, max_size=min(16, length))
+            return items.map(lambda drawn: (drawn * length)[:length])
         case "object" if "properties" in schema:
             return objects(schema)
         case "object":
@@ -107,27 +107,26 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def objects(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Objects with the required fields and any of the others."""
-    drawn = {name: values(field) for name, field in schema["properties"].items()}
-    required = {name: drawn[name] for name in schema.get("required", ())}
-    return st.fixed_dictionaries(
-        required, optional={name: each for name, each in drawn.items() if name not in required}
-    )
+    """Draw objects with the required fields and any of the others."""
+    fields = {name: values(field) for name, field in schema["properties"].items()}
+    required = {name: fields[name] for name in schema.get("required", ())}
+    optional = {name: field for name, field in fields.items() if name not in required}
+    return st.fixed_dictionaries(required, optional=optional)
 
 
 def requests() -> st.SearchStrategy[tuple[str, bytes]]:
-    """A route and a body; half of the bodies name a model and points that are there."""
+    """Draw a route and a body; half of the bodies are valid."""
 
     def body_of(path: str) -> st.SearchStrategy[tuple[str, bytes]]:
         schema = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        return st.tuples(values(schema), st.booleans()).map(lambda pair: (path, written(path, *pair)))
+        return st.tuples(values(schema), st.booleans()).map(lambda drawn: (path, serialize(path, *drawn)))
 
     return st.sampled_from(ROUTES).flatmap(body_of)
 
 
-def written(path: str, document: dict[str, Any], right: bool) -> bytes:
-    """The body as JSON, made acceptable where a random one would be refused at once."""
-    if right:
+def serialize(path: str, document: dict[str, Any], valid: bool) -> bytes:
+    """Return the body as JSON; `valid`: changed where a random one would be refused at once."""
+    if valid:
         document.pop("model", None)
         if path == "/sequences/classify":
             document["model"] = "scenes"
@@ -146,50 +145,50 @@ def written(path: str, document: dict[str, Any], right: bool) -> bytes:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The service with the pretrained models and one of sequences, and a deadline that comes sooner."""
-    models: Path = link_small_models(tmp_path_factory.mktemp("own") / "models")
+    """The service with the pretrained models and one of sequences, and a short deadline."""
+    models: Path = link_small_models(tmp_path_factory.mktemp("server") / "models")
     write_sequence_model(models)
     options = {"intra_op_threads": 1, "request_timeout_s": DEADLINE_S, "log_level": "error"}
     with serving(models, **options) as server:
         yield server
 
 
-def longest_wait(server: Server, client: httpx.Client, other: Future[httpx.Response]) -> float:
-    """The most CPU time that the service spends while somebody waits for the answer to a short text."""
-    longest = 0.0
+def longest_wait(server: Server, client: httpx.Client, response: Future[httpx.Response]) -> float:
+    """Return the most CPU time that the service spends during a short request, until `response` is done."""
+    longest_s = 0.0
     while True:
-        over = other.done()
-        began_s = server.cpu_s
-        assert client.post("/classify", content=SMALL).status_code in (200, 429, 503)
-        longest = max(longest, server.cpu_s - began_s)
-        if over:
-            return longest
+        done = response.done()
+        start_s = server.cpu_s
+        assert client.post("/classify", content=SMALL_REQUEST).status_code in (200, 429, 503)
+        longest_s = max(longest_s, server.cpu_s - start_s)
+        if done:
+            return longest_s
         time.sleep(0.01)
 
 
 def peak_mb(server: Server) -> float:
-    """The most memory that the service has had."""
+    """Return the peak memory of the service."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) / 1000
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert match
+    return int(match[1]) / 1000
 
 
 @given(request=requests())
 @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-def ask(server: Server, request: tuple[str, bytes]) -> None:
+def check_request(server: Server, request: tuple[str, bytes]) -> None:
     path, body = request
     headers = {"content-type": "application/json"}
-    with server.client(headers=headers) as client, server.client(headers=headers) as caller:
+    with server.client(headers=headers) as client, server.client(headers=headers) as other_client:
         with ThreadPoolExecutor(1) as pool:
-            other = pool.submit(client.post, path, content=body)
-            waited_s = longest_wait(server, caller, other)
-        status = other.result().status_code
+            response = pool.submit(client.post, path, content=body)
+            waited_s = longest_wait(server, other_client, response)
+        status = response.result().status_code
     assert status < 500 or status in (503, 504), (path, status)
-    assert waited_s < WAIT_S, (path, status, waited_s)
-    assert peak_mb(server) < MEMORY_MB, (path, status)
+    assert waited_s < MAX_WAIT_S, (path, status, waited_s)
+    assert peak_mb(server) < MAX_MEMORY_MB, (path, status)
 
 
 @pytest.mark.timeout(900)
-def test_nobody_waits_long_for_a_request_whose_lists_are_at_their_bounds(server: Server) -> None:
-    ask(server)
+def test_requests_at_their_bounds_delay_others_briefly(server: Server) -> None:
+    check_request(server)

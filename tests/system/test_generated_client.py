@@ -1,4 +1,4 @@
-"""A client generated from the OpenAPI document, asked for every route of a real server."""
+"""A client generated from the OpenAPI document calls every route of a real server."""
 
 import importlib
 import inspect
@@ -18,7 +18,7 @@ PACKAGE = "client_of_ours"
 TEXT = "a superb film"
 TENSOR = {"name": "text", "datatype": "BYTES", "shape": [1], "data": [TEXT]}
 CLOUD = {"points": [[1, 0.2], [0.9, 0.8], [-0.6, 1], [0.2, -1]]}
-ASKED: dict[str, dict[str, Any]] = {  # every operation and what it is asked
+OPERATIONS: dict[str, dict[str, Any]] = {  # operation id -> arguments
     "classify": {"body": {"input": [TEXT, "awful"], "explain": "full"}},
     "dynamics": {"body": {**CLOUD, "alpha": 0.5, "include": ["assignment", "limits"]}},
     "control": {"body": {**CLOUD, "leaders": [0, 2]}},
@@ -49,64 +49,69 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def generated(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The package, importable."""
+    """The folder of the generated package, which can be imported."""
     folder = tmp_path_factory.mktemp("generated")
-    (folder / "config.yaml").write_text("post_hooks: []\n")  # it is not to be formatted, only used
+    (folder / "config.yaml").write_text("post_hooks: []\n")  # no formatting
     source = ["--url", f"{server.url}/openapi.json", "--config", folder / "config.yaml"]
     command = [sys.executable, "-m", "openapi_python_client", "generate", *source]
     options = ["--meta", "none", "--output-path", folder / PACKAGE]
-    ran = subprocess.run([*command, *options], capture_output=True, text=True, timeout=100)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    result = subprocess.run([*command, *options], capture_output=True, text=True, timeout=100)
+    assert result.returncode == 0, result.stdout + result.stderr
     sys.path.insert(0, str(folder))
     yield folder / PACKAGE
     sys.path.remove(str(folder))
 
 
-def ask(server: Server, package: Path, operation: str) -> Any:
-    """One operation by the generated client: the typed answer."""
-    (place,) = package.glob(f"api/*/{operation}.py")
-    module = importlib.import_module(".".join((PACKAGE, "api", place.parent.name, operation)))
+def call(server: Server, package: Path, operation: str) -> Any:
+    """Call an operation with the generated client, and return the parsed response."""
+    (module_path,) = package.glob(f"api/*/{operation}.py")
+    module = importlib.import_module(".".join((PACKAGE, "api", module_path.parent.name, operation)))
     client = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient(server.url, token="unused")
-    arguments = dict(ASKED[operation])
+    arguments = dict(OPERATIONS[operation])
     if "version" in arguments:
-        arguments["version"] = ask(server, package, "model_metadata").versions[0]
+        arguments["version"] = call(server, package, "model_metadata").versions[0]
     if "body" in arguments:
         kind = inspect.get_annotations(module.sync_detailed)["body"]  # JSON, or JSON and a file
-        model = next(each for each in get_args(kind) or (kind,) if hasattr(each, "from_dict"))
+        model = next(type_ for type_ in get_args(kind) or (kind,) if hasattr(type_, "from_dict"))
         arguments["body"] = model.from_dict(arguments["body"])
     with client:
-        answer = module.sync_detailed(client=client, **arguments)
-    assert answer.status_code == HTTPStatus.OK, answer.content
-    return answer.parsed
+        response = module.sync_detailed(client=client, **arguments)
+    assert response.status_code == HTTPStatus.OK, response.content
+    return response.parsed
 
 
 def test_generated_client_has_every_operation(server: Server, generated: Path) -> None:
     with server.client() as client:
         document = client.get("/openapi.json").json()
-    operations = {each["operationId"] for route in document["paths"].values() for each in route.values()}
-    assert operations == set(ASKED)
-    assert {path.stem for path in generated.glob("api/*/*.py")} - {"__init__"} == operations
+    operation_ids = {method["operationId"] for path in document["paths"].values() for method in path.values()}
+    assert operation_ids == set(OPERATIONS)
+    assert {path.stem for path in generated.glob("api/*/*.py")} - {"__init__"} == operation_ids
 
 
-def test_generated_client_reads_what_every_operation_answers(server: Server, generated: Path) -> None:
-    found = {operation: ask(server, generated, operation) for operation in ASKED}
-    texts = found["classify"].data
+def test_generated_client_parses_every_response(server: Server, generated: Path) -> None:
+    answers = {operation: call(server, generated, operation) for operation in OPERATIONS}
+    texts = answers["classify"].data
     assert [text.label for text in texts] == ["positive", "negative"]
-    parts = [texts[0].bias, *(each.contribution for each in texts[0].clusters)]
+    parts = [texts[0].bias, *(cluster.contribution for cluster in texts[0].clusters)]
     assert texts[0].logit == pytest.approx(sum(parts))
-    assert found["dynamics"].status == "certified"
-    assert len(found["dynamics"].limits) == found["dynamics"].n == 4
-    assert found["dynamics"].additional_properties["d"] == 2
-    assert found["control"].feasible is True
-    assert {0, 2} <= {leader.index for leader in found["control"].dynamics.leaders}
-    assert [each.label for each in found["classify_sequences"].data] == ["storm"]
-    assert found["endpoint"][0][0].label == found["endpoint_of_model"][0][0].label == "positive"
-    assert found["predict"][0].label == "positive"
+    assert answers["dynamics"].status == "certified"
+    assert len(answers["dynamics"].limits) == answers["dynamics"].n == 4
+    assert answers["dynamics"].additional_properties["d"] == 2
+    assert answers["control"].feasible is True
+    assert {0, 2} <= {leader.index for leader in answers["control"].dynamics.leaders}
+    assert [item.label for item in answers["classify_sequences"].data] == ["storm"]
+    assert answers["endpoint"][0][0].label == answers["endpoint_of_model"][0][0].label == "positive"
+    assert answers["predict"][0].label == "positive"
     for name in ("infer", "version_infer"):
-        assert {each.name for each in found[name].outputs} == {"label", "score", "logit", "abstain_reason"}
-    assert found["health"].status == "ok"
-    assert found["ready"].status == "ready"
-    assert {card.name for card in found["models"].models} == {"tiny", "reader", "dynamics", "scenes"}
-    assert found["model"].name == "tiny"
-    assert found["info"].limits.max_layers > 0
-    assert found["server_metadata"].name == "hardmax"
+        assert {output.name for output in answers[name].outputs} == {
+            "label",
+            "score",
+            "logit",
+            "abstain_reason",
+        }
+    assert answers["health"].status == "ok"
+    assert answers["ready"].status == "ready"
+    assert {card.name for card in answers["models"].models} == {"tiny", "reader", "dynamics", "scenes"}
+    assert answers["model"].name == "tiny"
+    assert answers["info"].limits.max_layers > 0
+    assert answers["server_metadata"].name == "hardmax"

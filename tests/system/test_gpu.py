@@ -1,4 +1,4 @@
-"""What runs on CUDA gives what the CPU gives, to rounding. Skipped without a device."""
+"""Results on CUDA are those of the CPU, up to rounding. Skipped without a GPU."""
 
 from typing import Any
 
@@ -27,19 +27,19 @@ from service.settings import PRETRAINED_FOLDER, Settings
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 
-def card_is_missing() -> str:
-    """Why there is no card for us, or nothing."""
+def missing_gpu() -> str:
+    """Return why there is no GPU, or an empty string."""
     try:
         Runtime("cuda")
-    except ConfigurationError as refused:
-        return refused.message
+    except ConfigurationError as error:
+        return error.message
     return ""
 
 
-MISSING = card_is_missing()
-on_a_card = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a card")]
+MISSING_GPU = missing_gpu()
+needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING_GPU), reason=MISSING_GPU or "there is a GPU")]
 
-PROVIDERS = [pytest.param("cuda", marks=on_a_card), "cpu"]
+PROVIDERS = [pytest.param("cuda", marks=needs_gpu), "cpu"]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -53,20 +53,20 @@ def test_golden_cloud_has_its_leaders(provider: Any) -> None:
 @pytest.mark.parametrize(("n", "d"), [(500, 2), (3000, 3), (2000, 16)])
 def test_layers_are_those_of_torch(provider: Any, n: int, d: int) -> None:
     points = np.random.default_rng(n).standard_normal((n, d))
-    ours = run(points, provider, alpha=2.0, max_layers=5, stop="never").points
-    theirs = torch_layers(torch.from_numpy(points), alpha=2.0, layers=5).numpy()
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+    actual = run(points, provider, alpha=2.0, max_layers=5, stop="never").points
+    expected = torch_layers(torch.from_numpy(points), alpha=2.0, layers=5).numpy()
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS[:1])
-def test_sentiment_on_the_card_is_that_of_the_cpu(provider: Any) -> None:
+def test_sentiment_on_the_gpu_is_that_of_the_cpu(provider: Any) -> None:
     texts = ["A superb film, warm and funny.", "Dull and far too long, a waste of time.", "not good " * 300]
     answers = []
-    for each in (provider, "cpu"):
-        registry = Registry([PRETRAINED_FOLDER], domain_loaders(Runtime(each), Settings()))
+    for device in (provider, "cpu"):
+        registry = Registry([PRETRAINED_FOLDER], domain_loaders(Runtime(device), Settings()))
         registry.load(PRETRAINED_DEFAULT)
-        how = ClassifyOptions((registry.find(PRETRAINED_DEFAULT, HEAD),), "full", trajectory=True)
-        answers.append(classify_all(make_tasks(texts, how)))
+        options = ClassifyOptions((registry.find(PRETRAINED_DEFAULT, HEAD),), "full", trajectory=True)
+        answers.append(classify_all(make_tasks(texts, options)))
     assert answers[0] == answers[1]  # to the bit
 
 

@@ -1,4 +1,4 @@
-"""The manifests in deploy/ against Kubernetes' own schemas, and against what they promise each other."""
+"""The manifests in deploy/ match the schemas of Kubernetes, and are consistent with each other."""
 
 import json
 import shutil
@@ -18,10 +18,10 @@ VERSIONS = ("1.29", "1.34")
 
 
 def manifests(folder: str) -> dict[str, dict[str, Any]]:
-    """What the kustomization of `folder` applies, by kind."""
+    """Return the objects that the kustomization of `folder` applies, by kind."""
     kustomization = yaml.safe_load((DEPLOY / folder / "kustomization.yaml").read_text())
     objects = [yaml.safe_load((DEPLOY / folder / name).read_text()) for name in kustomization["resources"]]
-    return {each["kind"]: each for each in objects}
+    return {manifest["kind"]: manifest for manifest in objects}
 
 
 KUBERNETES = manifests("kubernetes")
@@ -43,18 +43,18 @@ def test_ingress_example_fits_its_schema(version: str) -> None:
     assert kubernetes_validate.validate(INGRESS, version, strict=True) == version
 
 
-def test_ingress_example_leads_to_every_route_but_those_of_operators() -> None:
+def test_ingress_example_exposes_every_route_except_those_of_operators() -> None:
     (rule,) = INGRESS["spec"]["rules"]
-    offered = [(each["path"], each["pathType"]) for each in rule["http"]["paths"]]
+    paths = [(path["path"], path["pathType"]) for path in rule["http"]["paths"]]
 
-    def leads_to(route: str) -> bool:
+    def matches(route: str) -> bool:
         return any(
-            route == path or (kind == "Prefix" and route.startswith(f"{path}/")) for path, kind in offered
+            route == path or (kind == "Prefix" and route.startswith(f"{path}/")) for path, kind in paths
         )
 
     routes = json.loads((ROOT / "docs/openapi.json").read_text())["paths"]
-    assert {route for route in routes if not leads_to(route)} == {"/health", "/ready", "/metrics"}
-    assert {each["backend"]["service"]["name"] for each in rule["http"]["paths"]} == {"hardmax"}
+    assert {route for route in routes if not matches(route)} == {"/health", "/ready", "/metrics"}
+    assert {path["backend"]["service"]["name"] for path in rule["http"]["paths"]} == {"hardmax"}
 
 
 def test_ingress_example_has_the_bounds_of_the_edge() -> None:
@@ -81,15 +81,15 @@ def test_kserve_containers_fit_a_pod(version: str) -> None:
 
 
 def fields(value: Any, path: str = "") -> set[str]:
-    """The paths of all fields, those of the items of a list too."""
+    """Return the paths of all fields, also in the items of lists."""
     if isinstance(value, list):
-        return set().union(*(fields(each, path) for each in value))
+        return set().union(*(fields(item, path) for item in value))
     if not isinstance(value, dict) or path.endswith(("matchLabels", "annotations", "containers")):
         return {path}
-    return set().union(*(fields(each, f"{path}.{name}".lstrip(".")) for name, each in value.items()))
+    return set().union(*(fields(item, f"{path}.{name}".lstrip(".")) for name, item in value.items()))
 
 
-# Of the custom resources' definitions the fields that we use; the whole comes with their operators.
+# The fields that we use of custom resources, whose full definitions are those of their operators.
 CUSTOM = {
     "ServiceMonitor": (
         "monitoring.coreos.com/v1",
@@ -127,10 +127,10 @@ def test_kserve_service_names_a_runtime_that_speaks_its_protocol_and_format() ->
     runtime, model = KSERVE["ServingRuntime"], KSERVE["InferenceService"]["spec"]["predictor"]["model"]
     assert model["runtime"] == runtime["metadata"]["name"]
     assert [model["protocolVersion"]] == runtime["spec"]["protocolVersions"] == ["v2"]
-    offered = [(each["name"], each["version"]) for each in runtime["spec"]["supportedModelFormats"]]
-    assert (model["modelFormat"]["name"], model["modelFormat"]["version"]) in offered
-    # KServe finds the serving container by this name alone.
-    assert [each["name"] for each in runtime["spec"]["containers"]] == ["kserve-container"]
+    formats = [(item["name"], item["version"]) for item in runtime["spec"]["supportedModelFormats"]]
+    assert (model["modelFormat"]["name"], model["modelFormat"]["version"]) in formats
+    # KServe finds the serving container by this name.
+    assert [container["name"] for container in runtime["spec"]["containers"]] == ["kserve-container"]
 
 
 def test_selectors_find_the_pods() -> None:
@@ -139,24 +139,24 @@ def test_selectors_find_the_pods() -> None:
     for kind in ("Deployment", "PodDisruptionBudget", "NetworkPolicy"):
         field = "podSelector" if kind == "NetworkPolicy" else "selector"
         assert KUBERNETES[kind]["spec"][field] == {"matchLabels": labels}, kind
-    watched = KUBERNETES["ServiceMonitor"]["spec"]["selector"]
-    assert watched == {"matchLabels": KUBERNETES["Service"]["metadata"]["labels"]}
+    selected = KUBERNETES["ServiceMonitor"]["spec"]["selector"]
+    assert selected == {"matchLabels": KUBERNETES["Service"]["metadata"]["labels"]}
 
 
-def test_ports_are_named_alike() -> None:
+def test_ports_have_the_same_names() -> None:
     (port,) = CONTAINER["ports"]
-    (offered,) = KUBERNETES["Service"]["spec"]["ports"]
+    (service_port,) = KUBERNETES["Service"]["spec"]["ports"]
     assert port == {"name": "http", "containerPort": Settings().port}
-    assert offered["targetPort"] == port["name"]
-    assert KUBERNETES["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == offered["name"]
+    assert service_port["targetPort"] == port["name"]
+    assert KUBERNETES["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == service_port["name"]
     assert KUBERNETES["NetworkPolicy"]["spec"]["ingress"][0]["ports"][0]["port"] == port["name"]
 
 
-def test_scaling_targets_the_deployment_and_alone_sets_the_replicas() -> None:
+def test_autoscaler_targets_the_deployment_which_sets_no_replicas() -> None:
     target = KUBERNETES["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
     deployment = KUBERNETES["Deployment"]
-    meant = {name: deployment[name] for name in ("apiVersion", "kind")}
-    assert target == {**meant, "name": deployment["metadata"]["name"]}
+    reference = {name: deployment[name] for name in ("apiVersion", "kind")}
+    assert target == {**reference, "name": deployment["metadata"]["name"]}
     assert "replicas" not in deployment["spec"]
 
 
@@ -172,33 +172,33 @@ def test_container_is_hardened(container: dict[str, Any]) -> None:
     assert security["readOnlyRootFilesystem"] is True
     assert security["allowPrivilegeEscalation"] is False
     assert security["capabilities"] == {"drop": ["ALL"]}
-    assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]  # all that can be written
+    assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]  # the only writable folder
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_environment_is_accepted_by_the_service(container: dict[str, Any], tmp_path: Path) -> None:
     keys = tmp_path / "api_keys"
     keys.touch()
-    given = environment(container)
-    if "HARDMAX_API_KEYS_FILE" in given:
-        given["HARDMAX_API_KEYS_FILE"] = str(keys)
-    settings = load_settings(given)
+    values = environment(container)
+    if "HARDMAX_API_KEYS_FILE" in values:
+        values["HARDMAX_API_KEYS_FILE"] = str(keys)
+    settings = load_settings(values)
     assert settings.intra_op_threads == int(container["resources"]["requests"]["cpu"])
 
 
 def test_service_links_do_not_leak_into_the_settings() -> None:
-    # A Service called hardmax makes Kubernetes set HARDMAX_PORT=tcp://..., which stops the start.
+    # A Service called hardmax makes Kubernetes set HARDMAX_PORT=tcp://..., which the settings refuse.
     assert POD["enableServiceLinks"] is False
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on this machine")
 @pytest.mark.parametrize(("folder", "objects"), [("kubernetes", KUBERNETES), ("kserve", KSERVE)])
 def test_kustomize_builds_the_same_objects(folder: str, objects: dict[str, Any]) -> None:
-    built = subprocess.run(
+    result = subprocess.run(
         ["kubectl", "kustomize", str(DEPLOY / folder)], check=True, capture_output=True, timeout=60
     )
-    assert {each["kind"] for each in yaml.safe_load_all(built.stdout)} == set(objects)
+    assert {manifest["kind"] for manifest in yaml.safe_load_all(result.stdout)} == set(objects)
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container["env"]}
+    return {variable["name"]: variable["value"] for variable in container["env"]}

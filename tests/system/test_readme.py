@@ -1,4 +1,4 @@
-"""The documents tell the truth: commands work, answers are what comes back, claims are tested."""
+"""The documents are true: commands work, outputs are as shown, links and names exist, claims are tested."""
 
 import ast
 import os
@@ -15,8 +15,8 @@ from server import environ
 from walkthrough import LANGUAGES, describe_difference, parse_blocks, parse_steps
 
 README = (ROOT / "README.md").read_text()
-# Documents whose commands and programs are run, in order, against a server of their own.
-WALKED = [
+# Documents whose commands and programs are run, in order, each with its own server.
+EXECUTED_DOCUMENTS = [
     "README.md",
     "docs/tutorial.md",
     "docs/abstain.md",
@@ -27,91 +27,91 @@ WALKED = [
 ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):8000")
 FILE = re.compile(r"`([\w./-]+\.(?:csv|ipynb|js|json|jsonl|lock|md|npy|py|sh|toml|tsv|txt|yaml))`")
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
-ROOMS = "benchmarks deploy docker docs evaluation examples hardmax model_export results service tests".split()
-MADE = {"answers.csv", "report.html", "card.json", "sbom.json"}  # by commands, or by whoever makes a bundle
-TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+DIRS = "benchmarks deploy docker docs evaluation examples hardmax model_export results service tests".split()
+GENERATED_FILES = {"answers.csv", "report.html", "card.json", "sbom.json"}
+MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
-class Reader:
-    """Somebody who types what the README shows: in a second terminal, while a server keeps the first."""
+class DocumentRunner:
+    """Runs the commands of a document as in a second terminal, while a server runs in the first."""
 
-    def __init__(self, folder: Path, search: str, **given: str) -> None:
+    def __init__(self, folder: Path, search: str, **environment: str) -> None:
         self._folder = folder
-        self._given = environ(port=0) | {"PATH": search, "COLUMNS": "120"} | given
-        self._first: subprocess.Popen[str] | None = None
+        self._environment = environ(port=0) | {"PATH": search, "COLUMNS": "120"} | environment
+        self._server: subprocess.Popen[str] | None = None
         self._port = 0
 
-    def type(self, command: str) -> str:
-        """What the command prints. The server listens on a port of its own, not on the README's."""
+    def run_command(self, command: str) -> str:
+        """Run a command and return its output. The port of the document is replaced by that of the server."""
         if re.match(r"(hardmax|make) serve", command):
             return self._serve(command)
         if command.startswith("source "):
-            self._given["PATH"] = f"{self._folder / '.venv/bin'}:{self._given['PATH']}"
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", self._here(command)],
-            cwd=self._folder, env=self._given, capture_output=True, text=True, timeout=500,
+            self._environment["PATH"] = f"{self._folder / '.venv/bin'}:{self._environment['PATH']}"
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", self._with_port(command)],
+            cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=500,
         )  # fmt: skip
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        assert result.returncode == 0, f"$ {command}\n{result.stdout}{result.stderr}"
+        return result.stdout
 
-    def type_program(self, program: str) -> str:
-        (self._folder / "program.py").write_text(self._here(program))
-        return self.type("python program.py")
+    def run_program(self, program: str) -> str:
+        (self._folder / "program.py").write_text(self._with_port(program))
+        return self.run_command("python program.py")
 
     def _serve(self, command: str) -> str:
-        """Stop the server, if one runs, and start it in the first terminal; it says where it listens."""
-        self.leave()
-        self._first = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"], cwd=self._folder, env=self._given, text=True,
+        """Stop the running server, if any, start another, and return its output up to the port."""
+        self.stop()
+        self._server = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"], cwd=self._folder, env=self._environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-        assert self._first.stdout is not None
-        said = ""
-        for line in self._first.stdout:
-            said += line
-            if found := re.search(r" on http://\S+:(\d+)", line):
-                self._port = int(found[1])
-                return said
-        raise AssertionError(f"$ {command}\n{said}")
+        assert self._server.stdout is not None
+        output = ""
+        for line in self._server.stdout:
+            output += line
+            if match := re.search(r" on http://\S+:(\d+)", line):
+                self._port = int(match[1])
+                return output
+        raise AssertionError(f"$ {command}\n{output}")
 
-    def leave(self) -> None:
-        if self._first is not None:
-            os.killpg(self._first.pid, signal.SIGTERM)
-            self._first.communicate(timeout=30)
-            self._first = None
+    def stop(self) -> None:
+        if self._server is not None:
+            os.killpg(self._server.pid, signal.SIGTERM)
+            self._server.communicate(timeout=30)
+            self._server = None
 
-    def _here(self, text: str) -> str:
+    def _with_port(self, text: str) -> str:
         return ADDRESS.sub(f"127.0.0.1:{self._port}", text)
 
-    def walk_through(self, document: str, *, everything: bool) -> int:
+    def run_document(self, document: str, *, include_no_run: bool) -> int:
         """Run all blocks in order, `no-run` ones only with `everything`; return the number of commands."""
         printed = ""
-        typed = 0
+        n_commands = 0
         for block in parse_blocks(document):
-            if block.info == "console" or (everything and block.info == "console no-run"):
+            if block.info == "console" or (include_no_run and block.info == "console no-run"):
                 for step in parse_steps(block):
                     if not step.command.startswith("git clone"):
-                        self._compare(step.output, self.type(step.command))
-                        typed += 1
+                        self._compare(step.output, self.run_command(step.command))
+                        n_commands += 1
             elif block.info == "python":
-                printed = self.type_program(block.body)
-                typed += 1
+                printed = self.run_program(block.body)
+                n_commands += 1
             elif block.info == "text" and printed:
                 self._compare(block.body, printed)
                 printed = ""
-        return typed
+        return n_commands
 
     def _compare(self, shown: str, printed: str) -> None:
-        lie = describe_difference(shown, printed) if shown else None
-        assert lie is None, lie
+        difference = describe_difference(shown, printed) if shown else None
+        assert difference is None, difference
 
 
-def check_named(command: str) -> None:
-    """A command that is not run names things that exist."""
+def check_unrun_command(command: str) -> None:
+    """Assert that the targets, files and programs of a command that is not run exist."""
     words = command.split()
     if words[0] == "make":
-        named = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
-        assert set(named) <= TARGETS, f"no such make target: {command}"
+        targets = {word for word in words[1:] if "=" not in word and not word.startswith("-")}
+        assert targets <= MAKE_TARGETS, f"no such make target: {command}"
     elif words[:2] == ["docker", "compose"]:
         assert (ROOT / "compose.yaml").is_file()
     else:
@@ -123,24 +123,22 @@ def check_named(command: str) -> None:
 @pytest.mark.system
 @pytest.mark.early
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("document", WALKED)
-def test_document_runs_every_command_and_program_in_order_as_shown(document: str, tmp_path: Path) -> None:
-    for entry in ROOT.iterdir():  # the commands see the tree; what they write stays out of it
+@pytest.mark.parametrize("document", EXECUTED_DOCUMENTS)
+def test_commands_and_programs_of_a_document_print_what_it_shows(document: str, tmp_path: Path) -> None:
+    for entry in ROOT.iterdir():  # commands read the tree, and write to another folder
         (tmp_path / entry.name).symlink_to(entry)
-    reader = Reader(tmp_path, f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    runner = DocumentRunner(tmp_path, f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     try:
-        reader.type("hardmax serve")  # what `make serve` ends with
-        assert reader.walk_through((ROOT / document).read_text(), everything=False) >= 2
+        runner.run_command("hardmax serve")  # what `make serve` ends with
+        assert runner.run_document((ROOT / document).read_text(), include_no_run=False) >= 2
     finally:
-        reader.leave()
+        runner.stop()
 
 
-def test_files_that_the_documents_have_written_are_ignored_by_git() -> None:
-    shown = [step.command for page in WALKED for block in parse_blocks((ROOT / page).read_text())
-             if block.info.startswith("console") for step in parse_steps(block)]  # fmt: skip
-    written = {
-        name for command in shown for name in re.findall(r"--(?:out|html|plot|trajectory) (\S+)", command)
-    }
+def test_files_that_documented_commands_write_are_ignored_by_git() -> None:
+    blocks = [block for page in EXECUTED_DOCUMENTS for block in parse_blocks((ROOT / page).read_text())]
+    commands = "\n".join(block.body for block in blocks if block.info.startswith("console"))
+    written = set(re.findall(r"--(?:out|html|plot|trajectory) (\S+)", commands))
     assert {"answers.csv", "report.html", "cloud.png"} <= written
     names = [*written, "models/mine@1/card.json", "examples/models/boots@1/card.json", "examples/report.html"]
     ignored = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True)
@@ -150,14 +148,14 @@ def test_files_that_the_documents_have_written_are_ignored_by_git() -> None:
 @pytest.mark.fresh
 @pytest.mark.timeout(3000)
 def test_readme_works_from_an_empty_environment(tmp_path: Path) -> None:
-    """A clone, and nothing installed: `make serve`, and every command after it."""
+    """Run `make serve` and every later command in a clone with nothing installed."""
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "hardmax")], check=True)
-    without = [part for part in os.environ["PATH"].split(":") if Path(part) != Path(sys.executable).parent]
-    reader = Reader(tmp_path / "hardmax", ":".join(without), PYTHONPATH="")
+    folders = [part for part in os.environ["PATH"].split(":") if Path(part) != Path(sys.executable).parent]
+    runner = DocumentRunner(tmp_path / "hardmax", ":".join(folders), PYTHONPATH="")
     try:
-        assert reader.walk_through(README, everything=True) >= 5
+        assert runner.run_document(README, include_no_run=True) >= 5
     finally:
-        reader.leave()
+        runner.stop()
 
 
 def test_readme_names_only_what_exists() -> None:
@@ -165,7 +163,7 @@ def test_readme_names_only_what_exists() -> None:
         assert block.info in LANGUAGES, f"```{block.info} would not be checked: use console, python or text"
         if block.info == "console no-run":
             for step in parse_steps(block):
-                check_named(step.command)
+                check_unrun_command(step.command)
 
 
 def test_documents_are_in_the_table_of_contents() -> None:
@@ -178,28 +176,26 @@ def test_documents_are_in_the_table_of_contents() -> None:
     assert pages - listed == {"index"}
 
 
-def anchors(page: Path) -> set[str]:
+def heading_anchors(page: Path) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_documents_name_only_files_that_exist_and_link_only_to_places_that_do() -> None:
-    tree = [
-        path.as_posix() for part in ("*", *(f"{each}/**/*" for each in ROOMS)) for path in ROOT.glob(part)
-    ]
+def test_files_and_links_in_documents_exist() -> None:
+    tree = [path.as_posix() for glob in ("*", *(f"{name}/**/*" for name in DIRS)) for path in ROOT.glob(glob)]
     for page in PAGES:
         for name in FILE.findall(page.read_text()):
-            here = name in MADE or any(path.endswith(f"/{name}") for path in tree)
-            assert here, f"{page.name} names {name}, which is not here"
+            exists = name in GENERATED_FILES or any(path.endswith(f"/{name}") for path in tree)
+            assert exists, f"{page.name} names {name}, which does not exist"
         for target, _, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(#([^)\s]+))?\)", page.read_text()):
             linked = page.parent / target if target else page
-            assert linked.exists(), f"{page.name} links to {target}, which is not here"
-            assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
+            assert linked.exists(), f"{page.name} links to {target}, which does not exist"
+            assert not anchor or anchor in heading_anchors(linked), f"{page.name} links to {target}#{anchor}"
 
 
-def test_code_names_only_sections_of_the_theory_that_exist() -> None:
+def test_sections_of_the_theory_that_code_cites_exist() -> None:
     sections = set(re.findall(r"^## (\d+)\.", (ROOT / "docs/theory.md").read_text(), re.MULTILINE))
-    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+    for path in (path for folder in DIRS for path in (ROOT / folder).rglob("*.py")):
         named = set(re.findall(r"docs/theory\.md, (?:section )?(\d+)", path.read_text()))
         assert named <= sections, f"{path} names sections {named - sections} of docs/theory.md"
 
@@ -213,42 +209,39 @@ def first_cells(page: str, section: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("section", "tests"), [("Access", "Access"), ("What a caller may try", "Attempts")])
-def test_every_claim_of_security_names_the_test_that_shows_it(section: str, tests: str) -> None:
-    unshown = set(first_cells("SECURITY.md", section)) - set(first_cells("docs/verification.md", tests))
-    assert unshown <= {"anyone who sets the environment or flags"}  # the operator, who may do everything
+def test_claims_about_security_name_their_tests(section: str, tests: str) -> None:
+    untested = set(first_cells("SECURITY.md", section)) - set(first_cells("docs/verification.md", tests))
+    assert untested <= {"anyone who sets the environment or flags"}  # the operator, who may do everything
     page = (ROOT / "docs/verification.md").read_text().partition("## Security")[2].partition("## Faults")[0]
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| -")]
-    without_a_test = [row for row in rows if not re.search(r"`test_\w+` \|$", row)]
-    assert all(row.endswith("| test |") for row in without_a_test), "only the headers of tables"
+    without_test = [row for row in rows if not re.search(r"`test_\w+` \|$", row)]
+    assert all(row.endswith("| test |") for row in without_test), "only the headers of tables"
 
 
-def test_every_test_that_a_page_names_exists() -> None:
+def test_tests_that_documents_name_exist() -> None:
     trees = [ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("test_*.py")]
     functions = ast.FunctionDef | ast.AsyncFunctionDef
-    here = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, functions)}
+    defined = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, functions)}
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         named = set(re.findall(r"`(test_\w+)`", page.read_text()))
-        assert named <= here, f"{page.name}: {sorted(named - here)}"
+        assert named <= defined, f"{page.name}: {sorted(named - defined)}"
 
 
 def test_only_the_page_for_engineers_names_tests() -> None:
-    citing = {
-        page.name
-        for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
-        if re.search(r"`test_\w+`", page.read_text())
-    }
+    pages = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    citing = {page.name for page in pages if re.search(r"`test_\w+`", page.read_text())}
     assert citing == {"verification.md"}
 
 
-def test_check_named_finds_targets_and_commands_that_do_not_exist() -> None:
-    check_named("make serve PYTHON=python3")
-    for lie in ("make dinner", "hardmacks serve"):
+def test_unknown_targets_and_commands_are_found() -> None:
+    check_unrun_command("make serve PYTHON=python3")
+    for command in ("make dinner", "hardmacks serve"):
         with pytest.raises(AssertionError, match="no such"):
-            check_named(lie)
+            check_unrun_command(command)
 
 
 @pytest.mark.parametrize(
-    ("shown", "printed", "true"),
+    ("shown", "printed", "equal"),
     [
         ("score 0.97", "score 0.9701", True),
         ('{"id": "...", "n": 3}', '{"id": "abc", "n": 3}', True),
@@ -261,7 +254,5 @@ def test_check_named_finds_targets_and_commands_that_do_not_exist() -> None:
         ("first\n...\nlast", "first\nmiddle", False),
     ],
 )
-def test_walkthrough_forgives_last_digits_and_ellipses_and_no_lies(
-    shown: str, printed: str, true: bool
-) -> None:
-    assert ("but it prints" in str(describe_difference(shown, printed))) != true
+def test_comparison_accepts_last_digits_and_ellipses_only(shown: str, printed: str, equal: bool) -> None:
+    assert ("but it prints" in str(describe_difference(shown, printed))) != equal

@@ -1,11 +1,11 @@
-"""What replaces an answer in a document when the models have changed."""
+"""Updated outputs in documents after the models have changed."""
 
 import pytest
-from record_documents import updated
+from record_documents import update_output
 
 
 @pytest.mark.parametrize(
-    ("shown", "printed", "now"),
+    ("shown", "printed", "expected"),
     [
         ("positive 92.1%  A film.\n    +3.923  superb", "positive 97.0%  A film.\n    -0.012  superb", None),
         ('{"id":"...","m":"a","x":...', '{"id":"7f","m":"b","x":[2]}', '{"id":"...","m":"b","x":...'),
@@ -13,7 +13,5 @@ from record_documents import updated
         ("positive\n...", "negative\n3 rows\n", "negative\n3 rows"),
     ],
 )  # fmt: skip
-def test_answer_is_updated_in_its_shape_or_replaced_as_a_whole(
-    shown: str, printed: str, now: str | None
-) -> None:
-    assert updated(shown, printed) == (printed if now is None else now)
+def test_output_is_updated_in_place_or_replaced(shown: str, printed: str, expected: str | None) -> None:
+    assert update_output(shown, printed) == (printed if expected is None else expected)

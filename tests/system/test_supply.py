@@ -1,4 +1,4 @@
-"""What we take from others: pinned everywhere, locked with digests where it is installed for a service."""
+"""Dependencies: pinned everywhere, and locked with digests where they are installed for a service."""
 
 import re
 import subprocess
@@ -24,19 +24,23 @@ LOCKS = {
     "docker/export.lock": ("cpu", "plot", "export"),
 }
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
+DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 
 
 def names(requirements: Iterable[str]) -> set[str]:
-    return {canonicalize_name(Requirement(each).name) for each in requirements}
+    return {canonicalize_name(Requirement(requirement).name) for requirement in requirements}
 
 
 def test_every_requirement_has_an_exact_version() -> None:
     lines = [line.strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
-    loose = [line for line in lines if line and not line.startswith("#") and not read_pins(line)]
-    assert loose == []
-    needed = [PROJECT["dependencies"], CLIENT["dependencies"], *PROJECT["optional-dependencies"].values()]
-    assert set().union(*map(names, needed)) - PINS.keys() == set()
+    unpinned = [line for line in lines if line and not line.startswith("#") and not read_pins(line)]
+    assert unpinned == []
+    requirements = [
+        PROJECT["dependencies"],
+        CLIENT["dependencies"],
+        *PROJECT["optional-dependencies"].values(),
+    ]
+    assert set().union(*map(names, requirements)) - PINS.keys() == set()
 
 
 def test_client_and_service_are_released_together() -> None:
@@ -45,9 +49,9 @@ def test_client_and_service_are_released_together() -> None:
     assert set(CLIENT["dependencies"]) < set(PROJECT["dependencies"])
 
 
-def test_export_says_how_much_it_installs_and_takes_the_cpu_build_of_torch() -> None:
-    def plan(*given: str) -> str:
-        make = ["make", "--dry-run", "--always-make", "export", *given]
+def test_export_prints_its_download_size_and_accepts_the_cpu_build_of_torch() -> None:
+    def plan(*variables: str) -> str:
+        make = ["make", "--dry-run", "--always-make", "export", *variables]
         return subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     assert plan().index("1.7 GB") < plan().index(",export]'")
@@ -56,23 +60,23 @@ def test_export_says_how_much_it_installs_and_takes_the_cpu_build_of_torch() -> 
     assert "--extra-index-url https://download.pytorch.org/whl/cpu" in install
 
 
-def test_no_requirement_is_fetched_from_an_address() -> None:
-    for needs in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
-        assert [need for need in needs if Requirement(need).url] == []
+def test_no_requirement_has_a_url() -> None:
+    for requirements in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
+        assert [requirement for requirement in requirements if Requirement(requirement).url] == []
     for path in ("constraints.txt", *LOCKS):
         assert "://" not in (ROOT / path).read_text()
 
 
 @pytest.mark.parametrize("path", LOCKS)
-def test_lock_holds_what_its_image_needs_at_the_tested_versions_with_digests(path: str) -> None:
+def test_lock_has_the_requirements_of_its_image_with_digests(path: str) -> None:
     text = (ROOT / path).read_text()
     locked = read_pins(text)
     extras = (PROJECT["optional-dependencies"][extra] for extra in LOCKS[path])
-    needed = [PROJECT["dependencies"], *extras]
-    assert set().union(*map(names, needed)) - locked.keys() == set(), "run: make lock"
+    requirements = [PROJECT["dependencies"], *extras]
+    assert set().union(*map(names, requirements)) - locked.keys() == set(), "run: make lock"
     assert len(re.findall(r"^\S+==.+\\\n +--hash=sha256:[0-9a-f]{64}\b", text, re.MULTILINE)) == len(locked)
     tested = {name: PINS[name] for name in locked if name in PINS}
-    # The CUDA libraries are torch's own choice in the image that trains, and ours in the one that serves.
+    # The CUDA libraries are chosen by torch in the image for training, and by us in the one for serving.
     differing = {
         name
         for name, version in tested.items()
@@ -81,13 +85,13 @@ def test_lock_holds_what_its_image_needs_at_the_tested_versions_with_digests(pat
     assert differing == set(), "run: make lock"
 
 
-def test_image_and_manifests_bear_the_version_of_the_package() -> None:
+def test_image_and_manifests_have_the_version_of_the_package() -> None:
     version = PROJECT["version"]
     assert f"ARG VERSION={version}\n" in DOCKERFILE
     kustomization = yaml.safe_load((ROOT / "deploy/kubernetes/kustomization.yaml").read_text())
     assert [image["newTag"] for image in kustomization["images"]] == [version]
     runtime = yaml.safe_load((ROOT / "deploy/kserve/runtime.yaml").read_text())
-    assert [each["image"] for each in runtime["spec"]["containers"]] == [f"hardmax:{version}"]
+    assert [container["image"] for container in runtime["spec"]["containers"]] == [f"hardmax:{version}"]
     operations = (ROOT / "docs/operations.md").read_text()
     assert set(re.findall(r"REGISTRY/hardmax:(\d[\d.]*\d)", operations)) == {version}
     releases = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
@@ -108,17 +112,17 @@ def test_images_install_only_from_locks_with_digests() -> None:
 
 def test_base_images_and_actions_are_pinned_by_digest() -> None:
     [base] = re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
-    assert BY_DIGEST.search(base)
+    assert DIGEST.search(base)
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-    foreign = [each["image"] for each in services.values() if "build" not in each]
-    assert len(foreign) == 4
-    assert [image for image in foreign if not BY_DIGEST.search(image)] == []
+    images = [service["image"] for service in services.values() if "build" not in service]
+    assert len(images) == 4
+    assert [image for image in images if not DIGEST.search(image)] == []
     actions = re.findall(r"uses: (\S+)", (ROOT / ".github/workflows/ci.yaml").read_text())
     assert len(actions) >= 3
     assert [action for action in actions if not re.search(r"@[0-9a-f]{40}$", action)] == []
 
 
-def test_licences_of_what_is_served_are_listed() -> None:
+def test_licences_of_the_service_are_listed() -> None:
     rows = re.findall(r"^\| (\S+) +\| (\S+) +\| (.+?) +\|$", (ROOT / "docs/licences.md").read_text(), re.M)
     listed = {canonicalize_name(name): version for name, version, _ in rows if name != "Name"}
     assert listed.items() <= read_pins((ROOT / "requirements.lock").read_text()).items()
@@ -126,7 +130,7 @@ def test_licences_of_what_is_served_are_listed() -> None:
     assert not [row for row in rows if "UNKNOWN" in row[2]]
 
 
-def test_fonts_of_the_page_are_named_with_their_owner() -> None:
+def test_fonts_of_the_page_are_listed_with_their_copyright() -> None:
     fonts = ROOT / "service/web/fonts"
     notice = (fonts / "OFL.txt").read_text()
     for font in fonts.glob("*.woff2"):
