@@ -120,7 +120,7 @@ def all_workers_ready(server: Server) -> bool:
     ],
     ids=["one", "both"],
 )  # fmt: skip
-def test_killed_workers_cost_only_what_was_on_the_way(
+def test_killed_workers_lose_only_requests_in_flight(
     victims: int, fault: str, outcome: str, small_models: Path, mix: Mix, fault_record: FaultRecord
 ) -> None:
     recovered_after_s = 0.0
@@ -142,9 +142,7 @@ def test_killed_workers_cost_only_what_was_on_the_way(
     fault_record.add(fault, outcome, tally, recovered_after_s)
 
 
-def test_stopped_worker_loses_nothing_and_goes_on_when_continued(
-    small_models: Path, mix: Mix, fault_record: FaultRecord
-) -> None:
+def test_stopped_worker_loses_no_request(small_models: Path, mix: Mix, fault_record: FaultRecord) -> None:
     with serving(small_models, workers=2, log_level="error") as server:
         eventually(lambda: all_workers_ready(server))
         victim = server.workers[0]
@@ -242,7 +240,7 @@ def _hours_off(server: Server) -> float:
 
 
 @pytest.mark.parametrize("drip", DRIPS)
-def test_callers_of_one_byte_a_second_hold_up_nobody(
+def test_slow_callers_delay_nobody(
     small_models: Path, mix: Mix, fault_record: FaultRecord, tmp_path: Path, drip: str
 ) -> None:
     """The edge waits for slow callers, which have another address; the service sees complete requests."""

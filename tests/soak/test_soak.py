@@ -25,7 +25,7 @@ P99_BOUND_S = 5.0
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_service_under_twice_its_capacity_stays_right_and_does_not_grow(small_models: Path) -> None:
+def test_overloaded_service_stays_right_and_does_not_grow(small_models: Path) -> None:
     record = Record("soak", "Overload: twice the capacity", ["uvicorn", "onnxruntime"])
     mix = build_mix(small_models)
     cpus = sorted(os.sched_getaffinity(0))
