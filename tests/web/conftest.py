@@ -1,10 +1,10 @@
-"""A real server of this project and a real Chromium, once for all tests of the page.
+"""A real server and a real Chromium, once for all tests of the page.
 
 subtle: while Playwright runs, this thread has a running event loop, and asyncio.run fails. Other tests may
 follow in this process, so Playwright ends with this folder, which is a package for that.
 
-Pages come from `visit`: it opens an address at a width and, at the end of the test, fails it if the page
-logged an error or spoke to any other host.
+`open_page` opens a URL at a width; the test fails at its end if a page logged an error or sent a request to
+another host.
 """
 
 import shutil
@@ -13,25 +13,25 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from answers import Says, answering
+from page_actions import OpenPage, wait_until_ready
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from sample_answers import Response, mock_classify
 from server import serving
-from visiting import Visit, settle
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
-FLAGS += ["--process-per-site"]  # a process for each page takes as much CPU time as the page in it
+FLAGS += ["--process-per-site"]  # starting a process per page takes as much CPU time as the page
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if folder in item.path.parents:
             item.add_marker(pytest.mark.browser)
-            asked = getattr(item, "callspec", None)
-            if asked and (asked.params.get("width", 1440) < 1440 or asked.params.get("scheme") == "dark"):
+            params = getattr(item, "callspec", None) and item.callspec.params
+            if params and (params.get("width", 1440) < 1440 or params.get("scheme") == "dark"):
                 item.add_marker(pytest.mark.system)
 
 
@@ -43,7 +43,7 @@ def server(small_models: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def keyed(small_models: Path) -> Iterator[str]:
-    """One that wants the key sesame."""
+    """The URL of a server that requires the API key sesame."""
     with serving(small_models, api_keys="sesame") as running:
         yield running.url
 
@@ -52,7 +52,7 @@ def keyed(small_models: Path) -> Iterator[str]:
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    expect.set_options(timeout=PATIENCE_MS)  # a busy machine answers late
+    expect.set_options(timeout=TIMEOUT_MS)  # a busy machine answers late
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
@@ -61,20 +61,20 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def window(browser: Browser, server: str) -> Callable[..., BrowserContext]:
-    """One for each way to look at a page: a new one takes as much CPU time as the page in it.
+    """One browser context for each set of options: a new one takes as much CPU time as its page.
 
-    In each a page stays open, so that its process stays.
+    A page stays open in each, so that its process stays.
     """
 
     @cache
-    def open_window(width: int, scheme: str, **more: object) -> BrowserContext:
+    def open_window(width: int, scheme: str, **extra: object) -> BrowserContext:
         context = browser.new_context(
             viewport={"width": width, "height": 900 if width > 500 else 844},
             color_scheme=scheme,  # type: ignore[arg-type]
             permissions=["clipboard-read", "clipboard-write"],
-            **more,  # type: ignore[arg-type]
+            **extra,  # type: ignore[arg-type]
         )
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         context.new_page().goto(f"{server}/health/live")
         return context
 
@@ -82,10 +82,10 @@ def window(browser: Browser, server: str) -> Callable[..., BrowserContext]:
 
 
 @pytest.fixture
-def visit(window: Callable[..., BrowserContext], server: str) -> Iterator[Visit]:
-    """Opens `path` of the page, e.g. visit("#cloud", width=390); `before(page)` comes before it is opened."""
+def open_page(window: Callable[..., BrowserContext], server: str) -> Iterator[OpenPage]:
+    """Open `path` of the page, as in open_page("#cloud", width=390); `before(page)` runs before that."""
     pages: list[Page] = []
-    troubles: list[str] = []
+    errors: list[str] = []
 
     def open_page(
         path: str = "",
@@ -94,13 +94,13 @@ def visit(window: Callable[..., BrowserContext], server: str) -> Iterator[Visit]
         url: str = server,
         scheme: str = "light",
         before: Callable[[Page], None] | None = None,
-        **more: object,
+        **extra: object,
     ) -> Page:
-        page = window(width, scheme, **more).new_page()
+        page = window(width, scheme, **extra).new_page()
         pages.append(page)
-        page.on("pageerror", lambda error: troubles.append(f"{error}"))
-        page.on("console", lambda message: troubles.extend(complaint(message)))
-        page.on("request", lambda request: troubles.extend(foreign(request.url, url)))
+        page.on("pageerror", lambda error: errors.append(f"{error}"))
+        page.on("console", lambda message: errors.extend(logged_errors(message)))
+        page.on("request", lambda request: errors.extend(foreign_requests(request.url, url)))
         if before:
             before(page)
         page.goto(f"{url}/{path}")
@@ -109,37 +109,39 @@ def visit(window: Callable[..., BrowserContext], server: str) -> Iterator[Visit]
     yield open_page
     for page in pages:
         if page.url.startswith("http"):
-            page.evaluate("localStorage.clear()")  # the windows stay
+            page.evaluate("localStorage.clear()")  # the contexts stay
         page.close()
-    assert troubles == []
+    assert errors == []
 
 
 @pytest.fixture
-def review(visit: Visit) -> Visit:
-    """Opens the first room with `text` and waits for its sum; `says` is heard in place of the service."""
+def open_review(open_page: OpenPage) -> OpenPage:
+    """Open the review view with `text` and wait for its result; `response` replaces the service's."""
 
-    def open_review(text: str = "", says: Says | None = None, **how: object) -> Page:
-        before = (lambda page: answering(page, says)) if says else None
-        return settle(visit(f"#review?text={text}" if text else "#review", before=before, **how))
+    def open_review(text: str = "", response: Response | None = None, **options: object) -> Page:
+        before = (lambda page: mock_classify(page, response)) if response else None
+        path = f"#review?text={text}" if text else "#review"
+        return wait_until_ready(open_page(path, before=before, **options))
 
     return open_review
 
 
 @pytest.fixture
-def cloud(visit: Visit) -> Visit:
-    """Opens the second room with its clusters, at layer 0 until somebody plays it."""
+def open_cloud(open_page: OpenPage) -> OpenPage:
+    """Open the cloud view and wait for its clusters; it stays at layer 0 until it is played."""
 
-    def open_cloud(view: str = "", **how: object) -> Page:
-        return settle(visit(f"#cloud?{view}" if view else "#cloud", **{"reduced_motion": "reduce", **how}))
+    def open_cloud(view: str = "", **options: object) -> Page:
+        path = f"#cloud?{view}" if view else "#cloud"
+        return wait_until_ready(open_page(path, **{"reduced_motion": "reduce", **options}))
 
     return open_cloud
 
 
-def complaint(message: ConsoleMessage) -> list[str]:
-    """What the page logged as an error; that an answer had an error status is told by the page itself."""
+def logged_errors(message: ConsoleMessage) -> list[str]:
+    """Return a message that the page logged as an error, except for a response with an error status."""
     expected = message.type != "error" or "Failed to load resource" in message.text
     return [] if expected else [message.text]
 
 
-def foreign(url: str, own: str) -> list[str]:
-    return [] if url.startswith((own, "data:", "blob:")) else [f"a request to {url}"]
+def foreign_requests(url: str, server: str) -> list[str]:
+    return [] if url.startswith((server, "data:", "blob:")) else [f"a request to {url}"]

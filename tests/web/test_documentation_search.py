@@ -9,7 +9,7 @@ import pytest
 from paths import ROOT
 from playwright.sync_api import Browser
 
-QUESTIONS = {
+EXPECTED_PAGES = {
     "how do I abstain": "abstain",
     "export to SHAP": "shap-export",
     "what does read mean": "answer",
@@ -29,9 +29,9 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("site")
-    subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "docs", str(built)], cwd=ROOT, check=True)
-    return built
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "docs", str(folder)], cwd=ROOT, check=True)
+    return folder
 
 
 @pytest.mark.system
@@ -41,13 +41,13 @@ def test_search_of_the_documentation_lists_the_page_that_answers_among_the_first
     site: Path, browser: Browser
 ) -> None:
     page = browser.new_page()
-    found: dict[str, list[str]] = {}
-    for question in QUESTIONS:
+    results: dict[str, list[str]] = {}
+    for question in EXPECTED_PAGES:
         page.goto(f"{site.as_uri()}/search.html?q={quote(question)}")
         page.wait_for_function("document.querySelector('.search-summary')?.innerText")
         links = page.locator("#search-results ul.search > li > a")
         names = [Path(link.get_attribute("href") or "").name for link in links.all()]
-        found[question] = [name.partition(".html")[0] for name in names[:3]]
+        results[question] = [name.partition(".html")[0] for name in names[:3]]
     page.close()
-    missed = {question: pages for question, pages in found.items() if QUESTIONS[question] not in pages}
+    missed = {question: pages for question, pages in results.items() if EXPECTED_PAGES[question] not in pages}
     assert missed == {}

@@ -1,4 +1,4 @@
-"""The page as a whole: weight and speed, rooms by keyboard, both themes, accessibility, and the API key."""
+"""The whole page: size and speed, views by keyboard, both themes, accessibility, and the API key."""
 
 import gzip
 import math
@@ -6,17 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
+from page_actions import OpenPage, expect_accessible_layout, wait_until_ready
 from playwright.sync_api import Page, expect
-from visiting import Visit, expect_fit_for_everybody, settle
 
 WEB = Path(__file__).parents[2] / "service" / "web"
 WEIGHT_LIMIT_BYTES = 154_000
 FIRST_PAINT_LIMIT_MS = 300
-ROOMS = ["review", "cloud", "model"]
+VIEWS = ["review", "cloud", "model"]
 
 
 def test_page_weighs_less_than_its_limit() -> None:
-    """As it travels from the edge: scripts and text compressed, fonts as they are."""
+    """As sent by the edge: scripts and text compressed, fonts as they are."""
     files = [path for path in WEB.rglob("*") if path.is_file()]
     bodies = [
         path.read_bytes() if path.suffix == ".woff2" else gzip.compress(path.read_bytes()) for path in files
@@ -25,36 +25,37 @@ def test_page_weighs_less_than_its_limit() -> None:
 
 
 def test_page_names_no_foreign_host() -> None:
-    own = {"http://www.w3.org/2000/svg"}  # the name of a language, which nobody fetches
+    allowed = {"http://www.w3.org/2000/svg"}  # an XML namespace, which is not fetched
     for path in WEB.rglob("*"):
         if path.suffix in {".html", ".css", ".js", ".svg"}:
-            assert set(re.findall(r"https?://[\w./-]+", path.read_text())) <= own, path.name
+            assert set(re.findall(r"https?://[\w./-]+", path.read_text())) <= allowed, path.name
 
 
-def test_page_paints_first_within_its_limit(visit: Visit) -> None:
-    """The best of up to six. On a busy machine an empty page is late too, and the limit is ten times that."""
+def test_page_paints_first_within_its_limit(open_page: OpenPage) -> None:
+    """The best of up to six counts. On a busy machine the limit is ten times that of an empty page."""
 
     def paint_ms(page: Page) -> float:
         page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
         return page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
 
-    limit_ms = max(FIRST_PAINT_LIMIT_MS, 10 * paint_ms(visit(url="data:text/html,<p>empty")))
+    limit_ms = max(FIRST_PAINT_LIMIT_MS, 10 * paint_ms(open_page(url="data:text/html,<p>empty")))
     paints_ms: list[float] = []
     while len(paints_ms) < 6 and min(paints_ms, default=math.inf) >= limit_ms:
-        paints_ms.append(paint_ms(settle(visit("#review"))))
+        paints_ms.append(paint_ms(wait_until_ready(open_page("#review"))))
     assert min(paints_ms) < limit_ms, paints_ms
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_room_fits_and_keeps_nobody_out(visit: Visit, room: str) -> None:
-    expect_fit_for_everybody(settle(visit(f"#{room}", reduced_motion="reduce")))
+@pytest.mark.parametrize("view", VIEWS)
+def test_view_fits_and_is_accessible(open_page: OpenPage, view: str) -> None:
+    expect_accessible_layout(wait_until_ready(open_page(f"#{view}", reduced_motion="reduce")))
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_fingers_find_targets_of_44_pixels(visit: Visit, room: str) -> None:
-    page = settle(visit(f"#{room}", width=390, has_touch=True, is_mobile=True, reduced_motion="reduce"))
+@pytest.mark.parametrize("view", VIEWS)
+def test_touch_targets_have_44_pixels(open_page: OpenPage, view: str) -> None:
+    options = {"has_touch": True, "is_mobile": True, "reduced_motion": "reduce"}
+    page = wait_until_ready(open_page(f"#{view}", width=390, **options))
     page.wait_for_load_state("networkidle")
-    if room == "review":
+    if view == "review":
         expect(page.locator("#without-words button").first).to_be_visible()
     small = page.evaluate(
         """() => [...document.querySelectorAll("a, button, select, summary, .tools label, .file")]
@@ -66,8 +67,8 @@ def test_fingers_find_targets_of_44_pixels(visit: Visit, room: str) -> None:
     assert small == []
 
 
-def test_rooms_are_reached_by_keyboard(visit: Visit) -> None:
-    page = visit()
+def test_views_are_reached_by_keyboard(open_page: OpenPage) -> None:
+    page = open_page()
     page.keyboard.press("Tab")
     expect(page.locator(":focus")).to_have_text("Skip to the content")
     for _ in range(3):
@@ -78,9 +79,9 @@ def test_rooms_are_reached_by_keyboard(visit: Visit) -> None:
     assert page.title() == "A cloud · hardmax"
 
 
-def test_room_that_is_being_left_does_not_call_back(visit: Visit) -> None:
-    """Its answer may come between the link and the room behind it."""
-    page = settle(visit("#review"))
+def test_view_that_is_being_left_does_not_return(open_page: OpenPage) -> None:
+    """Its response may come between the click and the next view."""
+    page = wait_until_ready(open_page("#review"))
     page.evaluate(
         """() => {
             document.querySelector("[data-room=cloud]").click();
@@ -90,8 +91,8 @@ def test_room_that_is_being_left_does_not_call_back(visit: Visit) -> None:
     expect(page.locator("#room-cloud")).to_be_visible()
 
 
-def test_theme_switch_turns_paper_dark_and_is_remembered(visit: Visit) -> None:
-    page = visit()
+def test_theme_switch_turns_paper_dark_and_is_remembered(open_page: OpenPage) -> None:
+    page = open_page()
     paper = "getComputedStyle(document.documentElement).backgroundColor"
     assert page.evaluate(paper) == "rgb(248, 246, 241)"
     page.get_by_role("button", name="Switch between light and dark").click()
@@ -100,13 +101,13 @@ def test_theme_switch_turns_paper_dark_and_is_remembered(visit: Visit) -> None:
     assert page.evaluate(paper) == "rgb(18, 20, 23)"
 
 
-def test_page_asks_for_the_key_and_says_so_when_nobody_gives_it(visit: Visit, keyed: str) -> None:
-    page = visit("#review", url=keyed)
+def test_page_asks_for_the_key_and_reports_when_it_is_missing(open_page: OpenPage, keyed: str) -> None:
+    page = open_page("#review", url=keyed)
     dialog = page.get_by_role("dialog")
     page.get_by_role("button", name="Not now").click()
     expect(page.locator("#review-problem")).to_contain_text(re.compile("key", re.I))
     page.reload()
-    for key in ("s\u20acsame", "\u201csesame\u201d"):  # no request can carry them
+    for key in ("s\u20acsame", "\u201csesame\u201d"):  # not allowed in a header
         dialog.get_by_label("API key").fill(key)
         dialog.get_by_role("button", name="Use it").click()
         expect(page.locator("#key-reason")).to_contain_text("In this one there is another character")

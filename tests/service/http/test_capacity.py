@@ -11,16 +11,7 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from raw_http import (
-    NPY,
-    chunked_request,
-    connect,
-    npy,
-    post_request,
-    read_status,
-    request_head,
-    status_of,
-)
+from raw_http import NPY, chunked_request, connect, npy, post_request, read_status, request_head, status_of
 from server import Server, eventually, in_process, serving
 
 from tests.soak.monitor import PIPES_PER_COMPUTE_PROCESS, is_compute

@@ -1,67 +1,67 @@
-"""Hands on the cloud: pointer, keys, fingers, dials, and undoing what they did."""
+"""Editing the cloud with pointer, keyboard, touch and controls, and undo."""
 
 import re
 
 import pytest
-from looking import at, expect_count, place, points
+from cloud_page import canvas_box, expect_n_points, point_position, read_points
+from page_actions import OpenPage
 from playwright.sync_api import expect
-from visiting import Visit
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_click_places_points_and_the_service_answers(cloud: Visit, width: int) -> None:
-    page = cloud(width=width)
+def test_click_places_points_and_the_service_answers(open_cloud: OpenPage, width: int) -> None:
+    page = open_cloud(width=width)
     page.get_by_role("button", name="Empty the plane").click()
     expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
     for n, (x, y) in enumerate([(90, 80), (240, 200), (120, 230)], start=1):
         page.locator("#cloud").click(position={"x": x, "y": y})
-        expect_count(page, n)
+        expect_n_points(page, n)
     expect(page.locator("#cloud-badge")).to_contain_text("Settled")
 
 
-def test_drag_moves_a_point_and_is_undone_as_one(cloud: Visit) -> None:
-    page = cloud()
-    before = points(page)
-    x, y = at(page, 1)
+def test_drag_moves_a_point_and_is_undone_as_one(open_cloud: OpenPage) -> None:
+    page = open_cloud()
+    before = read_points(page)
+    x, y = point_position(page, 1)
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + 30, y + 20, steps=8)
     page.mouse.up()
     page.wait_for_function("() => !document.getElementById('points').value.includes('0.5, -0.5')")
-    after = points(page)
+    after = read_points(page)
     assert after[1][0] > before[1][0]
     assert after[1][1] < before[1][1]
     assert after[:1] + after[2:] == before[:1] + before[2:]
     page.get_by_role("button", name="Undo").click()
     page.wait_for_function("() => document.getElementById('points').value.includes('0.5, -0.5')")
-    assert points(page) == before
+    assert read_points(page) == before
 
 
-def test_remove_tool_takes_points_away(cloud: Visit) -> None:
-    page = cloud()
+def test_remove_tool_takes_points_away(open_cloud: OpenPage) -> None:
+    page = open_cloud()
     page.get_by_text("Remove", exact=True).click()
-    page.mouse.click(*at(page, 0))
-    expect_count(page, 8)
+    page.mouse.click(*point_position(page, 0))
+    expect_n_points(page, 8)
 
 
-def test_keyboard_alone_builds_and_moves_a_cloud(cloud: Visit) -> None:
-    page = cloud()
+def test_keyboard_alone_builds_and_moves_a_cloud(open_cloud: OpenPage) -> None:
+    page = open_cloud()
     page.locator("#cloud").focus()
     page.keyboard.press("n")
-    expect_count(page, 10)
-    start = points(page)[-1]
+    expect_n_points(page, 10)
+    start = read_points(page)[-1]
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     moved = "start => !document.getElementById('points').value.endsWith(start)"
     page.wait_for_function(moved, arg=f"{start[0]:g}, {start[1]:g}")
-    assert points(page)[-1][0] > start[0]
-    page.wait_for_load_state("networkidle")  # the moved cloud has been run, and its end announced
+    assert read_points(page)[-1][0] > start[0]
+    page.wait_for_load_state("networkidle")  # the moved cloud has been run and announced
     page.keyboard.press(",")
     expect(page.locator("#live")).to_have_text(re.compile(r"Point 8 at "))
 
 
-def test_step_size_and_matrix_change_the_outcome_and_the_link(cloud: Visit) -> None:
-    page = cloud("preset=random")
+def test_step_size_and_matrix_change_the_outcome_and_the_link(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=random")
     before = page.locator("#clusters").inner_text()
     page.get_by_label("Stretch").fill("3")
     page.wait_for_function("before => document.getElementById('clusters').innerText !== before", arg=before)
@@ -69,12 +69,12 @@ def test_step_size_and_matrix_change_the_outcome_and_the_link(cloud: Visit) -> N
     page.locator("#alpha").fill("1")
     page.wait_for_function("() => location.hash.includes('turn=40') && location.hash.includes('alpha=2')")
     expect(page.locator("#alpha-value")).to_have_text("2: 67 % of the way")
-    again = cloud(page.evaluate("location.hash.split('?')[1]")).locator("#clusters").inner_text()
-    expect(page.locator("#clusters")).to_have_text(again, use_inner_text=True)
+    expected = open_cloud(page.evaluate("location.hash.split('?')[1]")).locator("#clusters").inner_text()
+    expect(page.locator("#clusters")).to_have_text(expected, use_inner_text=True)
 
 
-def test_ellipse_is_dragged_by_its_tip(cloud: Visit) -> None:
-    page = cloud()
+def test_ellipse_is_dragged_by_its_tip(open_cloud: OpenPage) -> None:
+    page = open_cloud()
     page.locator("#ellipse").scroll_into_view_if_needed()
     box = page.locator("#ellipse .grip").bounding_box()
     assert box is not None
@@ -86,36 +86,36 @@ def test_ellipse_is_dragged_by_its_tip(cloud: Visit) -> None:
     assert 30 < float(page.locator("#turn").input_value()) < 80
 
 
-def test_undo_takes_back_one_change_after_the_other(cloud: Visit) -> None:
-    page = cloud("preset=triangle")
+def test_undo_takes_back_one_change_after_the_other(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=triangle")
     undo = page.get_by_role("button", name="Undo")
-    start = points(page)
+    start = read_points(page)
     expect(undo).to_be_disabled()
     page.locator("#cloud").focus()
     page.keyboard.press(".")
     page.keyboard.press("Delete")
     page.locator("#alpha").fill("2")
     page.get_by_role("button", name="Random").click()
-    expect_count(page, 80)
+    expect_n_points(page, 80)
     undo.click()
-    expect_count(page, 8)
+    expect_n_points(page, 8)
     expect(page.locator("#alpha-value")).to_contain_text("4: 80 %")
     undo.click()
     expect(page.locator("#alpha-value")).to_contain_text("0.5: 33 %")
     page.keyboard.press("Control+z")
-    expect_count(page, 9)
-    assert points(page) == start
+    expect_n_points(page, 9)
+    assert read_points(page) == start
     expect(undo).to_be_disabled()
 
 
-def test_finger_places_and_explains_and_the_page_still_scrolls(cloud: Visit) -> None:
-    page = cloud("preset=triangle", width=390, has_touch=True, is_mobile=True)
+def test_touch_places_and_explains_points_and_scrolls(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=triangle", width=390, has_touch=True, is_mobile=True)
     assert page.evaluate("getComputedStyle(document.getElementById('cloud')).touchAction") == "pan-y"
-    page.touchscreen.tap(*at(page, 3))
+    page.touchscreen.tap(*point_position(page, 3))
     expect(page.locator("#why")).to_contain_text("Point 3 agrees")
-    expect_count(page, 9)
-    box = place(page)
+    expect_n_points(page, 9)
+    box = canvas_box(page)
     page.touchscreen.tap(box["x"] + 40, box["y"] + 60)
-    expect_count(page, 10)
+    expect_n_points(page, 10)
     for hint in page.locator(".keys").all():
-        expect(hint).to_be_hidden()  # no keys are named where there are none
+        expect(hint).to_be_hidden()  # no hints about keys without a keyboard

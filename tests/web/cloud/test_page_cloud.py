@@ -1,24 +1,24 @@
-"""What becomes of a cloud, as the picture, the trajectory and the words show it."""
+"""The result of a cloud in the picture, the trajectory and the text."""
 
 import re
 
-from looking import at, expect_count, place, saved_svg
+from cloud_page import canvas_box, download_svg, expect_n_points, point_position
+from page_actions import OpenPage, wait_for_frames
 from playwright.sync_api import Page, Route, expect
-from visiting import Visit, drawn
 
 EMERGING = "preset=emerging"
 
 
-def test_emerging_leader_is_listed_and_announced_as_it_appears(cloud: Visit) -> None:
-    page = cloud(EMERGING)
+def test_emerging_leader_is_listed_and_announced_as_it_appears(open_cloud: OpenPage) -> None:
+    page = open_cloud(EMERGING)
     expect(page.locator("#emerging")).to_have_text("Point 1 becomes a leader at layer 1.")
     page.get_by_role("slider", name="Layer of the cloud").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#live")).to_have_text("Point 1 becomes a leader at layer 1")
 
 
-def test_cloud_plays_once_by_itself_and_again_when_asked(cloud: Visit) -> None:
-    page = cloud(EMERGING, reduced_motion="no-preference")
+def test_cloud_plays_once_by_itself_and_again_when_asked(open_cloud: OpenPage) -> None:
+    page = open_cloud(EMERGING, reduced_motion="no-preference")
     canvas, slider = page.locator("#cloud"), page.locator("#cloud-player input")
     page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 0.5")
     end = slider.get_attribute("max")
@@ -36,44 +36,44 @@ def test_cloud_plays_once_by_itself_and_again_when_asked(cloud: Visit) -> None:
     expect(page.locator("#cloud-player output")).to_contain_text("closed form")
 
 
-def test_reduced_motion_steps_from_layer_to_layer(cloud: Visit) -> None:
-    page = cloud(EMERGING)
+def test_reduced_motion_steps_from_layer_to_layer(open_cloud: OpenPage) -> None:
+    page = open_cloud(EMERGING)
     page.get_by_role("button", name="Play the cloud").click()
     assert float(page.locator("#cloud-player input").input_value()) == 1
 
 
-def test_ties_are_marked(cloud: Visit) -> None:
-    page = cloud("preset=ties")
+def test_ties_are_marked(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=ties")
     expect(page.locator("#outcome")).to_contain_text("between leaders")
     assert page.locator("#clusters .tie").count() >= 2
 
 
-def test_softmax_is_drawn_next_to_hardmax_with_its_distance_at_each_layer(cloud: Visit) -> None:
-    page = cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4&alpha=0.5")
-    said = page.locator("#softmax-distance")
-    expect(said).to_contain_text("Move the slider")
-    with page.expect_response("**/dynamics") as asked:
+def test_softmax_is_drawn_next_to_hardmax_with_its_distance_at_each_layer(open_cloud: OpenPage) -> None:
+    page = open_cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4&alpha=0.5")
+    distance_text = page.locator("#softmax-distance")
+    expect(distance_text).to_contain_text("Move the slider")
+    with page.expect_response("**/dynamics") as response_info:
         page.locator("#softmax").fill("-1")
-    found = asked.value.json()["softmax"]
-    assert found["temperature"] == 0.5
-    distances = [float(f"{distance:.3g}") for distance in found["distance"]]
-    last = f"{distances[-1]:g} at layer {found['layers'][-1]}."
-    expect(said).to_have_text(
-        f"Circles: softmax attention. Largest distance from hardmax: 0 at layer 0, {last}"
+    softmax = response_info.value.json()["softmax"]
+    assert softmax["temperature"] == 0.5
+    distances = [float(f"{distance:.3g}") for distance in softmax["distance"]]
+    last_distance = f"{distances[-1]:g} at layer {softmax['layers'][-1]}."
+    expect(distance_text).to_have_text(
+        f"Circles: softmax attention. Largest distance from hardmax: 0 at layer 0, {last_distance}"
     )
     page.get_by_role("slider", name="Layer of the cloud").focus()
     page.keyboard.press("ArrowRight")
-    expect(said).to_contain_text(f"hardmax: {distances[1]:g} at layer 1, {last}")
+    expect(distance_text).to_contain_text(f"hardmax: {distances[1]:g} at layer 1, {last_distance}")
     assert "softmax=0.5" in page.url
-    circles = saved_svg(page).count('r="5.5"')
+    circles = download_svg(page).count('r="5.5"')
     assert circles == 4
     page.locator("#softmax").fill("-8.25")
-    expect(said).to_contain_text("Move the slider")
+    expect(distance_text).to_contain_text("Move the slider")
     assert "softmax" not in page.url
 
 
-def test_control_finds_a_matrix_that_makes_the_marked_lead(cloud: Visit) -> None:
-    page = cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4")
+def test_control_finds_a_matrix_with_the_marked_leaders(open_cloud: OpenPage) -> None:
+    page = open_cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4")
     expect(page.locator("#clusters td:first-child").filter(has_text="leader 0")).to_have_count(0)
     page.locator("#cloud").focus()
     for key in (".", "w", ".", "w"):
@@ -85,32 +85,32 @@ def test_control_finds_a_matrix_that_makes_the_marked_lead(cloud: Visit) -> None
     expect(names.filter(has_text=re.compile(r"leader [01]$"))).to_have_count(2)
 
 
-def test_infeasible_control_is_called_impossible(cloud: Visit) -> None:
-    page = cloud("points=1,0;0.5,0;-1,0.1")
+def test_infeasible_control_is_reported(open_cloud: OpenPage) -> None:
+    page = open_cloud("points=1,0;0.5,0;-1,0.1")
     page.get_by_text("Mark", exact=True).first.click()
-    page.mouse.click(*at(page, 1))
+    page.mouse.click(*point_position(page, 1))
     page.get_by_role("button", name="Find A").click()
     expect(page.locator("#control-answer")).to_have_text(
         "No A does it: this point cannot lead from the start."
     )
 
 
-def test_undecided_control_says_so(cloud: Visit) -> None:
-    page = cloud("preset=triangle")
-    undecided = {"feasible": None, "A": None, "margin": None, "note": "The search ended before a proof."}
-    page.route("**/control", lambda route: route.fulfill(json=undecided))
+def test_undecided_control_is_reported(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=triangle")
+    answer = {"feasible": None, "A": None, "margin": None, "note": "The search ended before a proof."}
+    page.route("**/control", lambda route: route.fulfill(json=answer))
     page.locator("#cloud").focus()
     page.keyboard.press(".")
     page.keyboard.press("w")
     page.get_by_role("button", name="Find A").click()
-    answer = page.locator("#control-answer")
-    expect(answer).to_contain_text("neither that there is such an A nor that there is none")
-    expect(answer).to_contain_text("The search ended")
+    control_answer = page.locator("#control-answer")
+    expect(control_answer).to_contain_text("neither that there is such an A nor that there is none")
+    expect(control_answer).to_contain_text("The search ended")
 
 
-def test_run_whose_proof_would_cost_too_much_says_so(cloud: Visit) -> None:
-    """It was said that a point stays between leaders."""
-    page = cloud("preset=triangle")
+def test_run_without_a_proof_is_reported(open_cloud: OpenPage) -> None:
+    """Earlier, the page said that a point stays between leaders."""
+    page = open_cloud("preset=triangle")
     note = "not certified: the exact decision would need more than 9 products of digits"
     unproved = {"status": "converged", "certified_layer": None, "margin": None, "note": note}
     page.route("**/dynamics", lambda route: route.fulfill(json=route.fetch().json() | unproved))
@@ -120,93 +120,95 @@ def test_run_whose_proof_would_cost_too_much_says_so(cloud: Visit) -> None:
     expect(page.locator("#outcome")).not_to_contain_text("between leaders")
 
 
-def with_control_pending(page: Page) -> list[Route]:
-    """Mark a point and send its control request, which waits for an answer of the test."""
-    held: list[Route] = []
-    page.route("**/control", lambda route: held.append(route))
+def hold_control_request(page: Page) -> list[Route]:
+    """Mark a point and send a control request, which waits until the test answers it."""
+    pending_routes: list[Route] = []
+    page.route("**/control", lambda route: pending_routes.append(route))
     page.get_by_role("button", name="Clear").click()
     page.locator("#cloud").focus()
     page.keyboard.press(".")
     page.keyboard.press("w")
     with page.expect_request("**/control"):
         page.get_by_role("button", name="Find A").click()
-    return held
+    return pending_routes
 
 
-FOUND = {"feasible": True, "A": [[2, 0], [0, 1]], "margin": 0.5, "note": None}
+CONTROL_ANSWER = {"feasible": True, "A": [[2, 0], [0, 1]], "margin": 0.5, "note": None}
 
 
-def test_answer_to_control_of_other_points_is_dropped(cloud: Visit) -> None:
-    page = cloud("preset=triangle")
+def test_answer_to_control_of_other_points_is_dropped(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=triangle")
     changes = (
         lambda: page.get_by_role("button", name="Circle").click(),
         lambda: page.locator("#cloud").press("n"),
         lambda: page.get_by_role("button", name="Clear").click(),
     )
     for change in changes:
-        held = with_control_pending(page)
+        pending_routes = hold_control_request(page)
         change()
         expect(page.locator("#control-answer")).to_be_empty()
-        held.pop().fulfill(json=FOUND)
+        pending_routes.pop().fulfill(json=CONTROL_ANSWER)
         page.wait_for_load_state("networkidle")
         expect(page.locator("#control-answer")).to_be_empty()
         expect(page.locator("#stretch-value")).to_have_text("none (A = I)")
 
 
-def test_late_answer_does_not_fill_a_plane_that_was_emptied(cloud: Visit) -> None:
-    page = cloud("preset=triangle")
-    held: list[Route] = []
-    page.route("**/dynamics", lambda route: held.append(route))
+def test_late_answer_does_not_fill_a_plane_that_was_emptied(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=triangle")
+    pending_routes: list[Route] = []
+    page.route("**/dynamics", lambda route: pending_routes.append(route))
     with page.expect_request("**/dynamics"):
         page.get_by_role("button", name="Circle").click()
     page.get_by_role("button", name="Empty the plane").click()
     expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
-    held.pop().continue_()
+    pending_routes.pop().continue_()
     page.wait_for_load_state("networkidle")
     expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
-    assert saved_svg(page).count("<circle") == 0
+    assert download_svg(page).count("<circle") == 0
 
 
-def test_cloud_is_run_for_no_more_layers_than_the_server_allows(visit: Visit) -> None:
+def test_cloud_is_run_for_no_more_layers_than_the_server_allows(open_page: OpenPage) -> None:
     def allow(route: Route) -> None:
         info = route.fetch().json()
         route.fulfill(json={**info, "limits": {**info["limits"], "max_layers": 50}})
 
-    asked: list[int] = []
-    page = visit("#review", before=lambda page: page.route("**/info", allow))
+    max_layers: list[int] = []
+    page = open_page("#review", before=lambda page: page.route("**/info", allow))
     page.on(
         "request",
         lambda request: (
-            asked.append(request.post_data_json["max_layers"]) if "/dynamics" in request.url else None
+            max_layers.append(request.post_data_json["max_layers"]) if "/dynamics" in request.url else None
         ),
     )
     page.get_by_role("link", name="A cloud").click()
-    expect_count(page, 9)
-    assert asked == [50]
+    expect_n_points(page, 9)
+    assert max_layers == [50]
 
 
-def test_link_of_an_empty_plane_opens_one_and_that_of_a_large_cloud_says_what_it_lacks(cloud: Visit) -> None:
-    page = cloud()
+def test_links_of_an_empty_plane_and_of_a_large_cloud(
+    open_cloud: OpenPage,
+) -> None:
+    page = open_cloud()
     page.get_by_role("button", name="Empty the plane").click()
     expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
     page.wait_for_function("() => !location.hash.includes('preset')")
     share = page.locator("#share")
     share.click()
     expect(share).to_have_text("Copied")
-    again = page.context.new_page()
-    again.goto(page.evaluate("navigator.clipboard.readText()"))
-    expect(again.locator("#outcome")).to_have_text("Place a point, and see.")
-    again.close()
+    other_page = page.context.new_page()
+    other_page.goto(page.evaluate("navigator.clipboard.readText()"))
+    expect(other_page.locator("#outcome")).to_have_text("Place a point, and see.")
+    other_page.close()
     page.locator("#points").fill("\n".join(f"{k},{k % 7}" for k in range(1, 302)))
     page.get_by_role("button", name="Use these").click()
-    expect_count(page, 301)
+    expect_n_points(page, 301)
     page.locator("#share").click()
     expect(share).to_have_text("Copied, without the points, which are too many for a link")
 
 
-def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
-    """What makes a frame slow is filling and stroking paths; their number no busy machine changes."""
-    page = visit("#cloud?preset=many")
+def test_ten_thousand_points_are_drawn_with_few_paths(open_page: OpenPage) -> None:
+    """Frames are slow because of paths, whose number does not depend on the load of the machine."""
+    page = open_page("#cloud?preset=many")
     page.locator("#clusters tr").first.wait_for(timeout=90_000)
     expect(page.locator("#outcome")).to_contain_text("10,000 points")
     paths = page.evaluate(
@@ -227,10 +229,10 @@ def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
     assert 9 < paths < 150
 
 
-def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(cloud: Visit) -> None:
-    page = cloud("points=1,1;-1,-1;0.3,0.3")
-    x, y = at(page, 0)
-    box = place(drawn(page))
+def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(open_cloud: OpenPage) -> None:
+    page = open_cloud("points=1,1;-1,-1;0.3,0.3")
+    x, y = point_position(page, 0)
+    box = canvas_box(wait_for_frames(page))
     pixel = page.evaluate(
         """([x, y]) => {
             const context = document.getElementById("cloud").getContext("2d");
@@ -241,15 +243,15 @@ def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(cloud: Visit) -
     assert pixel[:3] == [0x17, 0x65, 0xA8]
 
 
-def test_picture_of_the_cloud_is_saved_with_numbers_on_its_axes(cloud: Visit) -> None:
-    drawing = saved_svg(cloud("preset=triangle"))
-    assert drawing.count("<polygon") >= 4  # the polytope and three stars
-    assert drawing.count("<circle") == 9
-    assert {"0.5", "1.0", "\u22120.5", "\u22121.0"} <= set(re.findall(r">(\u2212?\d\.\d)<", drawing))
+def test_picture_of_the_cloud_is_saved_with_numbers_on_its_axes(open_cloud: OpenPage) -> None:
+    svg = download_svg(open_cloud("preset=triangle"))
+    assert svg.count("<polygon") >= 4  # the polytope and three stars
+    assert svg.count("<circle") == 9
+    assert {"0.5", "1.0", "\u22120.5", "\u22121.0"} <= set(re.findall(r">(\u2212?\d\.\d)<", svg))
 
 
-def test_golden_cloud_has_the_leaders_of_the_paper_and_says_so_before_its_proof(cloud: Visit) -> None:
-    page = cloud("preset=triangle")
+def test_golden_cloud_has_the_leaders_of_the_paper(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=triangle")
     expect(page.locator("#cloud-badge")).to_have_text("\u2713 Settled after 1 layer")
     names = page.locator("#clusters td:first-child").all_inner_texts()
     assert sorted(name.strip() for name in names) == ["leader 0", "leader 1", "leader 2"]
@@ -262,8 +264,8 @@ def test_golden_cloud_has_the_leaders_of_the_paper_and_says_so_before_its_proof(
     expect(page.locator("#outcome")).to_contain_text("1 point ends with 1 leader.")
 
 
-def test_cloud_that_was_not_run_is_not_called_settled(cloud: Visit) -> None:
-    page = cloud("preset=triangle")
+def test_cloud_that_was_not_run_is_not_called_settled(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=triangle")
     page.route("**/dynamics", lambda route: route.abort())
     page.locator("#points").fill("1, 2\n3, 4")
     page.get_by_role("button", name="Use these").click()

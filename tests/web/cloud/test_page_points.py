@@ -1,20 +1,20 @@
-"""The ways points come in: typed, pasted, opened, dropped, and from a link."""
+"""Input of points: typed, pasted, opened, dropped, and from a link."""
 
 import io
 from itertools import product
 
 import numpy as np
 import pytest
-from looking import expect_count, points
+from cloud_page import expect_n_points, read_points
+from page_actions import OpenPage
 from playwright.sync_api import expect
-from visiting import Visit
 
 
-def test_points_are_read_from_text(cloud: Visit) -> None:
-    page = cloud()
+def test_points_are_read_from_text(open_cloud: OpenPage) -> None:
+    page = open_cloud()
     page.locator("#points").fill("x,y\n1,1\n-1,0.5\n0.2,-1\n")
     page.get_by_role("button", name="Use these").click()
-    expect_count(page, 3)
+    expect_n_points(page, 3)
     page.locator("#points").fill("1,1\n2,2,2")
     page.get_by_role("button", name="Use these").click()
     expect(page.locator("#cloud-problem")).to_have_text(
@@ -22,21 +22,21 @@ def test_points_are_read_from_text(cloud: Visit) -> None:
     )
 
 
-def test_npy_files_are_read(cloud: Visit) -> None:
-    page = cloud()
-    kinds = product(("float64", "float32", "int64"), "CF")
-    for n, (dtype, order) in enumerate(kinds, start=3):  # of as many points as no other has
-        given = np.array([[k, (-1) ** k] for k in range(1, n + 1)], dtype, order=order)
+def test_npy_files_are_read(open_cloud: OpenPage) -> None:
+    page = open_cloud()
+    formats = product(("float64", "float32", "int64"), "CF")
+    for n, (dtype, order) in enumerate(formats, start=3):  # each with another number of points
+        expected = np.array([[k, (-1) ** k] for k in range(1, n + 1)], dtype, order=order)
         content = io.BytesIO()
-        np.save(content, given)
+        np.save(content, expected)
         file = {"name": "cloud.npy", "mimeType": "application/octet-stream", "buffer": content.getvalue()}
         page.locator("#points-file").set_input_files(file)
-        expect_count(page, n)
-        assert points(page) == given.tolist(), (dtype, order)
+        expect_n_points(page, n)
+        assert read_points(page) == expected.tolist(), (dtype, order)
 
 
-def test_csv_file_is_dropped_on_the_picture(cloud: Visit) -> None:
-    page = cloud()
+def test_csv_file_is_dropped_on_the_picture(open_cloud: OpenPage) -> None:
+    page = open_cloud()
     page.evaluate(
         """() => {
             const data = new DataTransfer();
@@ -45,22 +45,22 @@ def test_csv_file_is_dropped_on_the_picture(cloud: Visit) -> None:
             document.getElementById("cloud-stage").dispatchEvent(drop);
         }"""
     )
-    expect_count(page, 4)
+    expect_n_points(page, 4)
 
 
-def test_rows_are_pasted_as_programs_print_them(cloud: Visit) -> None:
-    page = cloud()
-    for pasted in ("[[1,2],[3,4]]", "[[1. 2.]\n [3. 4.]]", "[(1, 2), (3, 4)]", "1 2\n3 4", "a;b\n1;2\n3;4\n"):
+def test_rows_are_pasted_as_programs_print_them(open_cloud: OpenPage) -> None:
+    page = open_cloud()
+    for text in ("[[1,2],[3,4]]", "[[1. 2.]\n [3. 4.]]", "[(1, 2), (3, 4)]", "1 2\n3 4", "a;b\n1;2\n3;4\n"):
         page.get_by_role("button", name="Empty the plane").click()
         expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
-        page.evaluate("text => navigator.clipboard.writeText(text)", pasted)
+        page.evaluate("text => navigator.clipboard.writeText(text)", text)
         page.locator("#cloud").focus()
         page.keyboard.press("Control+v")
-        expect_count(page, 2)
-        assert points(page) == [[1, 2], [3, 4]], pasted
+        expect_n_points(page, 2)
+        assert read_points(page) == [[1, 2], [3, 4]], text
 
 
 @pytest.mark.parametrize("name", ["constructor", "toString", "gone"])
-def test_link_that_names_no_preset_opens_the_first(cloud: Visit, name: str) -> None:
-    page = cloud(f"preset={name}")
-    expect_count(page, 9)
+def test_link_with_an_unknown_preset_opens_the_first(open_cloud: OpenPage, name: str) -> None:
+    page = open_cloud(f"preset={name}")
+    expect_n_points(page, 9)

@@ -1,36 +1,36 @@
-"""Why a point goes where it goes, in words."""
+"""The explanation of the movement of a point."""
 
 import re
 
 import numpy as np
 import pytest
-from looking import at, points, spoken
+from cloud_page import explanation_text, point_position, read_points
+from page_actions import OpenPage, wait_for_frames
 from playwright.sync_api import expect
-from visiting import Visit, drawn
 
 
-def products(cloud: list[list[float]], i: int) -> list[tuple[float, int]]:
-    """What point i compares, largest first."""
-    return sorted(((float(np.dot(cloud[i], z)), j) for j, z in enumerate(cloud)), reverse=True)
+def products(points: list[list[float]], i: int) -> list[tuple[float, int]]:
+    """Return the scores that point i compares, largest first."""
+    return sorted(((float(np.dot(points[i], z)), j) for j, z in enumerate(points)), reverse=True)
 
 
-def test_point_that_is_pointed_at_says_what_it_compared(cloud: Visit) -> None:
-    page = cloud("preset=triangle")
+def test_point_under_the_pointer_is_explained(open_cloud: OpenPage) -> None:
+    page = open_cloud("preset=triangle")
     page.locator("#cloud").scroll_into_view_if_needed()
     before = page.locator("#cloud").screenshot()
-    page.mouse.move(*at(page, 3))
+    page.mouse.move(*point_position(page, 3))
     expect(page.locator("#why")).to_contain_text("Point 3 agrees")
-    said = [(float(x), int(j)) for x, j in re.findall(r"(-?[\d.]+) with (\d+)", spoken(page))]
-    expected = [(float(f"{x:.3g}"), j) for x, j in products(points(page), 3)[:4] if j != 3]
-    assert said[: len(expected)] == expected
-    assert f"it follows {expected[0][1]}, 33 % of the way" in spoken(page)
-    assert drawn(page).locator("#cloud").screenshot() != before  # its arrow and its half-plane
+    scores = [(float(x), int(j)) for x, j in re.findall(r"(-?[\d.]+) with (\d+)", explanation_text(page))]
+    expected = [(float(f"{x:.3g}"), j) for x, j in products(read_points(page), 3)[:4] if j != 3]
+    assert scores[: len(expected)] == expected
+    assert f"it follows {expected[0][1]}, 33 % of the way" in explanation_text(page)
+    assert wait_for_frames(page).locator("#cloud").screenshot() != before  # its arrow and its half-plane
     page.mouse.move(5, 5)
     expect(page.locator("#why")).to_have_text("")
 
 
 @pytest.mark.parametrize(
-    ("view", "key", "said"),
+    ("view", "key", "parts"),
     [
         ("preset=triangle", ".", ["Point 0 agrees 2 with itself", "so it stays"]),
         ("points=1,1;1,-1;0.5,0", ",",
@@ -43,12 +43,12 @@ def test_point_that_is_pointed_at_says_what_it_compared(cloud: Visit) -> None:
     ],
     ids=["leader", "equals", "looks equal", "matrix"],
 )  # fmt: skip
-def test_point_chosen_by_keyboard_says_why_as_the_service_decided(
-    cloud: Visit, view: str, key: str, said: list[str]
+def test_point_chosen_by_keyboard_is_explained_as_the_service_decided(
+    open_cloud: OpenPage, view: str, key: str, parts: list[str]
 ) -> None:
-    page = cloud(view)
+    page = open_cloud(view)
     page.locator("#cloud").focus()
     page.keyboard.press(key)
-    for part in said:
+    for part in parts:
         expect(page.locator("#why")).to_contain_text(part)
         expect(page.locator("#live")).to_contain_text(part)

@@ -1,4 +1,4 @@
-"""Room 3: the cards are those of the service, and the programs it offers run."""
+"""The view of models: its cards are those of the service, and the programs that it shows run."""
 
 import json
 import re
@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from playwright.sync_api import Page, Route, expect
-from visiting import Visit, settle
+from page_actions import OpenPage, add_models, read_points, wait_until_ready
+from playwright.sync_api import Page, expect
 
 KEYED = "sessionStorage.setItem('hardmax-key', 'sesame')"
 
@@ -25,8 +25,8 @@ def run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_cards_version_and_provider_are_those_of_the_service(visit: Visit, server: str) -> None:
-    page = visit("#model")
+def test_cards_version_and_provider_are_those_of_the_service(open_page: OpenPage, server: str) -> None:
+    page = open_page("#model")
     info = httpx.get(f"{server}/info").json()
     sentence = f"hardmax {info['version']} runs on {info['provider'].upper()}"
     expect(page.locator("#model-server")).to_contain_text(sentence)
@@ -40,10 +40,10 @@ def test_cards_version_and_provider_are_those_of_the_service(visit: Visit, serve
             expect(article.locator("dl.facts").first).to_contain_text(f"Dimension{card['dimension']}")
 
 
-def test_programs_of_what_was_done_run(visit: Visit) -> None:
-    page = settle(visit('#review?text=It\'s+a+"superb"+film'))
+def test_programs_of_the_last_requests_run(open_page: OpenPage) -> None:
+    page = wait_until_ready(open_page('#review?text=It\'s+a+"superb"+film'))
     page.get_by_role("link", name="A cloud").click()
-    settle(page)
+    wait_until_ready(page)
     page.get_by_role("link", name="The models").click()
     page.locator("#snippet-cloud pre").first.wait_for()
     answers, printed = {}, {}
@@ -57,9 +57,9 @@ def test_programs_of_what_was_done_run(visit: Visit) -> None:
     assert printed["cloud"].startswith("certified 1\n")
 
 
-def test_programs_name_the_default_model_before_any_text_was_read(visit: Visit, server: str) -> None:
-    """They named a model of that page's own choice, which a server need not have."""
-    page = visit("#model")
+def test_programs_name_the_default_model_before_any_text_was_read(open_page: OpenPage, server: str) -> None:
+    """Earlier, they named a model that a server may not have."""
+    page = open_page("#model")
     page.locator("#snippet-review pre").first.wait_for()
     cards = httpx.get(f"{server}/models").json()["models"]
     default = next(card["name"] for card in cards if card.get("default"))
@@ -67,10 +67,10 @@ def test_programs_name_the_default_model_before_any_text_was_read(visit: Visit, 
 
 
 def test_programs_take_the_key_from_the_environment(
-    visit: Visit, keyed: str, monkeypatch: pytest.MonkeyPatch
+    open_page: OpenPage, keyed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARDMAX_KEY", "sesame")
-    page = visit("#model", url=keyed, before=lambda page: page.add_init_script(KEYED))
+    page = open_page("#model", url=keyed, before=lambda page: page.add_init_script(KEYED))
     page.locator("#snippet-cloud pre").first.wait_for()
     programs = [code(page, snippet, "Python") for snippet in ("review", "cloud")]
     assert all("sesame" not in program for program in programs)
@@ -78,88 +78,73 @@ def test_programs_take_the_key_from_the_environment(
     assert run(sys.executable, "-c", programs[1]).startswith("certified 1\n")
 
 
-def own_models(page: Page) -> None:
-    """A model of thirty labels beside the served ones, with the reader that it stands on."""
-
-    def add(route: Route) -> None:
-        cards = route.fetch().json()["models"]
-        labels = [f"subject {k}" for k in range(30)]
-        figures = {"rows": 90, "accuracy": 0.9, "linear_accuracy": 0.6, "labels": dict.fromkeys(labels, 0.75)}
-        mine = {
-            "name": "mine",
-            "kind": "text-classification",
-            "labels": labels,
-            "encoder": {"name": "english"},
-            "figures": figures,
-        }
-        reader = {"name": "english", "kind": "encoder", "description": "Reads."}
-        route.fulfill(json={"models": [*cards, mine, reader]})
-
-    page.route("**/models", add)
+def add_custom_models(page: Page) -> None:
+    """Add a model of thirty labels to the served ones, and its encoder."""
+    labels = [f"subject {k}" for k in range(30)]
+    figures = {"rows": 90, "accuracy": 0.9, "linear_accuracy": 0.6, "labels": dict.fromkeys(labels, 0.75)}
+    model = {"name": "mine", "kind": "text-classification", "labels": labels, "figures": figures}
+    encoder = {"name": "english", "kind": "encoder", "description": "Reads."}
+    add_models(page, {**model, "encoder": {"name": "english"}}, encoder)
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_models_of_ones_own_are_listed_with_their_labels_and_tried(visit: Visit, width: int) -> None:
-    page = visit("#model", width=width, before=own_models)
-    mine = page.locator('[data-model="mine"]')
-    expect(mine).to_contain_text("subject 11 and 18 more")
-    expect(mine).to_contain_text("Encoderenglish")
-    expect(mine.locator("dl.figures")).to_have_text("Right90.0 %TF-IDF60.0 %")
-    mine.get_by_text("How many of each label it finds").click()
-    expect(mine.get_by_role("row")).to_have_count(1 + 30)
+def test_custom_models_are_listed_with_their_labels_and_tried(open_page: OpenPage, width: int) -> None:
+    page = open_page("#model", width=width, before=add_custom_models)
+    custom_model = page.locator('[data-model="mine"]')
+    expect(custom_model).to_contain_text("subject 11 and 18 more")
+    expect(custom_model).to_contain_text("Encoderenglish")
+    expect(custom_model.locator("dl.figures")).to_have_text("Right90.0 %TF-IDF60.0 %")
+    custom_model.get_by_text("How many of each label it finds").click()
+    expect(custom_model.get_by_role("row")).to_have_count(1 + 30)
     expect(page.locator('[data-model="english"] small')).to_have_text("encoder")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.route("**/classify", lambda route: route.abort())
-    mine.get_by_role("link", name="Try it").click()
+    custom_model.get_by_role("link", name="Try it").click()
     expect(page.locator("#review-model")).to_have_value("mine")
-    expect(page.locator("#review-model option")).to_have_count(2)  # a reader alone says nothing
+    expect(page.locator("#review-model option")).to_have_count(2)  # an encoder is not a classifier
 
 
-def versions(page: Page) -> None:
-    """Versions of one model beside the served ones; nobody labels by them."""
-
-    def add(route: Route) -> None:
-        cards = route.fetch().json()["models"]
-        mine = {"kind": "text-classification", "labels": ["a", "b"], "description": "Mine."}
-        named = [{**mine, "name": "mine@2"}, {**mine, "name": "mine@10", "again": "mine@2"}]
-        route.fulfill(json={"models": [*cards, *named]})
-
-    page.route("**/models", add)
+def add_versions(page: Page) -> None:
+    """Add versions of a model to the served ones; requests to /classify fail."""
+    card = {"kind": "text-classification", "labels": ["a", "b"], "description": "Mine."}
+    add_models(page, {**card, "name": "mine@2"}, {**card, "name": "mine@10", "again": "mine@2"})
     page.route("**/classify", lambda route: route.abort())
 
 
-def test_name_of_a_model_means_its_newest_version(visit: Visit) -> None:
-    page = visit("#model", before=versions)
+def test_name_of_a_model_means_its_newest_version(open_page: OpenPage) -> None:
+    page = open_page("#model", before=add_versions)
     newest = page.locator('[data-model="mine@10"]')
     expect(newest.locator("h2")).to_contain_text("mine")
     expect(newest).to_contain_text("mine@2 again: Mine.")
     expect(newest).to_contain_text("mine@10 (served as mine), mine@2")
     expect(page.locator('[data-model="mine@2"]')).to_have_count(0)
-    expect(visit("#review?model=mine", before=versions).locator("#review-model")).to_have_value("mine@10")
+    expect(open_page("#review?model=mine", before=add_versions).locator("#review-model")).to_have_value(
+        "mine@10"
+    )
 
 
-def test_program_with_many_points_runs_with_the_matrix_of_the_cloud(visit: Visit, tmp_path: Path) -> None:
-    page = settle(visit("#cloud?preset=random&stretch=4&turn=30"))
-    points = [
-        [float(x) for x in line.split(",")] for line in page.locator("#points").input_value().splitlines()
-    ]
-    said = page.locator("#outcome-exact").inner_text()
+def test_program_with_many_points_runs_with_a_matrix(open_page: OpenPage, tmp_path: Path) -> None:
+    page = wait_until_ready(open_page("#cloud?preset=random&stretch=4&turn=30"))
+    points = read_points(page)
+    outcome = page.locator("#outcome-exact").inner_text()
     page.get_by_role("link", name="The models").click()
     page.locator("#snippet-cloud pre").first.wait_for()
     np.save(tmp_path / "cloud.npy", points)
     answer = json.loads(run("bash", "-c", f"cd {tmp_path}; {code(page, 'cloud', 'curl')} -sS"))
     printed = run(
-        sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r})\n{code(page, 'cloud', 'Python')}"
+        sys.executable,
+        "-c",
+        f"import os; os.chdir({str(tmp_path)!r})\n{code(page, 'cloud', 'Python')}",
     )
-    margin = re.search(r"margin (\S+)", said)
+    margin = re.search(r"margin (\S+)", outcome)
     assert margin is not None
     assert float(margin[1]) == pytest.approx(answer["margin"], rel=0.01)
     assert printed.startswith(f"certified {answer['certified_layer']}\n")
     assert len(printed.splitlines()) == 1 + len(answer["leaders"])
 
 
-def test_programs_name_the_key_that_was_given_meanwhile(visit: Visit, keyed: str) -> None:
-    page = visit("#model", url=keyed)
+def test_programs_use_a_key_that_was_entered_later(open_page: OpenPage, keyed: str) -> None:
+    page = open_page("#model", url=keyed)
     page.get_by_role("dialog").get_by_label("API key").fill("sesame")
     page.get_by_role("button", name="Use it").click()
     page.locator("#cards article").first.wait_for()
@@ -167,12 +152,12 @@ def test_programs_name_the_key_that_was_given_meanwhile(visit: Visit, keyed: str
         assert "$HARDMAX_KEY" in code(page, snippet, "curl")
 
 
-def test_programs_and_links_are_copied_over_plain_http(visit: Visit) -> None:
-    def plain(page: Page) -> None:
+def test_programs_and_links_are_copied_over_plain_http(open_page: OpenPage) -> None:
+    def disable_clipboard(page: Page) -> None:
         page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
 
-    page = settle(visit("#model", before=plain))
-    other = visit("#model")
+    page = wait_until_ready(open_page("#model", before=disable_clipboard))
+    other_page = open_page("#model")
     page.bring_to_front()
     for name in ("Copy the curl lines", "Copy a link to this view"):
         button = page.get_by_role("button", name=name).first
@@ -181,8 +166,8 @@ def test_programs_and_links_are_copied_over_plain_http(visit: Visit) -> None:
         button.click()
         expect(page.locator("#live")).to_have_text(re.compile("copied"))
         expect(button).to_be_focused()
-        other.bring_to_front()
-        assert other.evaluate(copied) == shown
+        other_page.bring_to_front()
+        assert other_page.evaluate(copied) == shown
         page.bring_to_front()
     page.evaluate("document.execCommand = () => false")
     page.get_by_role("button", name="Copy the curl lines").first.click()
@@ -190,8 +175,8 @@ def test_programs_and_links_are_copied_over_plain_http(visit: Visit) -> None:
     expect(page.locator("#live")).to_have_text("The browser lets this page copy nothing")
 
 
-def test_program_is_copied(visit: Visit) -> None:
-    page = visit("#model")
+def test_program_is_copied(open_page: OpenPage) -> None:
+    page = open_page("#model")
     page.locator("#snippet-cloud").get_by_role("button", name="Copy the curl lines").click()
     expect(page.locator("#live")).to_have_text("curl copied")
     assert page.evaluate("navigator.clipboard.readText()") == code(page, "cloud", "curl")

@@ -1,58 +1,59 @@
-"""The sum that is the verdict: a row a leader, printed numbers that add up, words behind each row."""
+"""The sum of contributions: a row per leader, numbers that add up, and the words of each row."""
 
 from itertools import accumulate
 
 import pytest
-from answers import CLUSTERED, READ, TEXT, explained, reading, word
+from page_actions import NEGATIVE_TEXT, POSITIVE_TEXT, OpenPage, classify, parse_number, write_text
 from playwright.sync_api import Page, expect
-from visiting import BLAME, PRAISE, Visit, classify, number, write
+from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read, make_answer, word
 
 
-def test_row_is_a_leader_with_what_it_has_read(review: Visit) -> None:
-    names = review(READ, reading).locator("#ledger .name")
+def test_row_is_a_leader_with_what_it_has_read(open_review: OpenPage) -> None:
+    names = open_review(LONG_TEXT, answer_with_read).locator("#ledger .name")
     expect(names.locator(".who")).to_have_text(["charming", "slow", "funny", "bad"])
     expect(names.nth(0).locator("small")).to_have_text("read ending, is \u00b7 5 words")
     expect(names.nth(3).locator("small")).to_have_text("read Not, all, at \u00b7 5 words")
 
 
-def test_marks_are_not_named_where_a_leader_has_read_words(review: Visit) -> None:
+def test_punctuation_is_not_listed_where_a_leader_has_read_words(open_review: OpenPage) -> None:
     words = [
         word("Slow", -1.2, leader=True, read=[",", "dull", "and", "long", "."]), word(",", 0.1),
         word("dull", -0.4), word("and", -0.1), word("long", -0.3),
         word("!", 0.1, 1, leader=True, read=["."]), word(".", 0.2, 1),
     ]  # fmt: skip
-    names = review("Slow, dull and long!.", explained("Slow, dull and long!.", words, 0)).locator(
-        ".name small"
-    )
+    text = "Slow, dull and long!."
+    names = open_review(text, make_answer(text, words, 0)).locator(".name small")
     read = ["read dull, and + 3 more \u00b7 5 words", "read . \u00b7 2 words"]
     expect(names).to_have_text(read)
 
 
-def test_row_is_whole_on_a_narrow_screen(review: Visit) -> None:
+def test_row_is_not_cut_off_on_a_narrow_screen(open_review: OpenPage) -> None:
     text = "Extraordinarily slow and lengthy"
-    words = [word("Extraordinarily", -0.4), word("slow", -1.2, leader=True, read=["Extraordinarily", "and"])]
+    read = ["Extraordinarily", "and"]
+    words = [word("Extraordinarily", -0.4), word("slow", -1.2, leader=True, read=read)]
     words += [word("and", -0.1), word("lengthy", -0.3)]
-    page = review(text, explained(text, words, 0), width=390)
+    page = open_review(text, make_answer(text, words, 0), width=390)
     cut = "[...document.querySelectorAll('#ledger .name > *')].filter((n) => n.scrollWidth > n.clientWidth)"
     assert page.evaluate(f"{cut}.map((n) => n.textContent)") == []
 
 
-def test_row_of_a_service_that_does_not_say_what_was_read_counts_its_words(review: Visit) -> None:
-    names = review(TEXT, CLUSTERED).locator("#ledger .name")
+def test_row_without_read_words_counts_its_words(open_review: OpenPage) -> None:
+    names = open_review(SHORT_TEXT, PLAIN_ANSWER).locator("#ledger .name")
     expect(names.locator(".who")).to_have_text(["at", "lovely"])
     expect(names.locator("small")).to_have_text(["5 words", "2 words"])
 
 
 def column(page: Page, n: int) -> list[float]:
-    return [number(x) for x in page.locator(f"#ledger tr:not(.total) td:nth-child({n})").all_text_contents()]
+    cells = page.locator(f"#ledger tr:not(.total) td:nth-child({n})")
+    return [parse_number(x) for x in cells.all_text_contents()]
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_verdict_and_its_sum_are_those_of_the_service(visit: Visit, server: str, width: int) -> None:
+def test_verdict_and_its_sum_are_those_of_the_service(open_page: OpenPage, server: str, width: int) -> None:
     """Bias and clusters add up to the logit, to the last digit that is printed."""
-    page = visit("#review", width=width)
-    for text in (PRAISE, BLAME, BLAME + PRAISE):
-        write(page, text)
+    page = open_page("#review", width=width)
+    for text in (POSITIVE_TEXT, NEGATIVE_TEXT, NEGATIVE_TEXT + POSITIVE_TEXT):
+        write_text(page, text)
         answer = classify(page, server, text)
         expect(page.locator("#verdict-label")).to_have_text(answer["label"])
         score = 100 * answer["score"]
@@ -60,21 +61,21 @@ def test_verdict_and_its_sum_are_those_of_the_service(visit: Visit, server: str,
         expect(page.locator("#verdict-score")).to_have_text(sure)
         logit = page.locator("#ledger-logit")
         expect(logit).to_have_text(f"{answer['logit']:+.2f}".replace("-", "\u2212"))
-        adds, sums = column(page, 3), column(page, 4)
-        assert sums == [round(x, 2) for x in accumulate(adds)]
-        assert sums[-1] == number(logit.inner_text())
+        contributions, totals = column(page, 3), column(page, 4)
+        assert totals == [round(x, 2) for x in accumulate(contributions)]
+        assert totals[-1] == parse_number(logit.inner_text())
         largest = sorted((c["contribution"] for c in answer["clusters"]), key=abs, reverse=True)
-        said = [c for c in largest if abs(c) >= 0.005]
-        rest = [sum(c for c in largest if abs(c) < 0.005)] if len(said) < len(largest) else []
-        assert adds == pytest.approx([answer["bias"], *said, *rest], abs=0.0101)
+        shown = [c for c in largest if abs(c) >= 0.005]
+        remainder = [sum(c for c in largest if abs(c) < 0.005)] if len(shown) < len(largest) else []
+        assert contributions == pytest.approx([answer["bias"], *shown, *remainder], abs=0.0101)
 
 
-def test_row_opens_by_keyboard_and_its_words_explain_themselves(review: Visit) -> None:
-    page = review(TEXT, CLUSTERED)
+def test_row_opens_by_keyboard_and_its_words_are_explained(open_review: OpenPage) -> None:
+    page = open_review(SHORT_TEXT, PLAIN_ANSWER)
     row = page.locator("#ledger button.name").first
     row.focus()
     assert page.locator("#ink .word.chosen").all_inner_texts() == ["Boils", "at", "100", "and", "water"]
-    expect(page.locator("#arcs path")).to_have_count(4)  # to the leader: what it has read is not known
+    expect(page.locator("#arcs path")).to_have_count(4)  # to the leader, as it is not known what it has read
     page.keyboard.press("Enter")
     expect(row).to_have_attribute("aria-expanded", "true")
     members = "Boils\u22121.20 100\u22120.71 water\u22120.40 at\u22120.10 and\u22120.05"

@@ -1,4 +1,4 @@
-"""The words in the plane, their way through the layers, and the card that people post."""
+"""The words in the plane, their movement through the layers, and the picture for sharing."""
 
 import copy
 import re
@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from answers import CLUSTERED, READ, TEXT, reading
+from page_actions import OpenPage, classify, hover_word, parse_number, wait_for_frames
 from playwright.sync_api import expect
-from visiting import Visit, classify, drawn, number, point
+from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read
 
 
-def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
-    places = visit("#model").evaluate(
+def test_positive_words_are_on_the_right_for_every_readout(open_page: OpenPage) -> None:
+    projections = open_page("#model").evaluate(
         """async () => {
             const { shadow, along } = await import("/web/review/shadow.js");
             const speaks = [[1, 0], [0, 1], [-2, 1], [0.3, -4], [-1, -1, 2], [-3]];
@@ -22,11 +22,11 @@ def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
             });
         }"""
     )
-    assert all(ahead > 0 > behind for ahead, behind, _ in places)
+    assert all(ahead > 0 > behind for ahead, behind, _ in projections)
 
 
-def test_plane_is_warm_left_and_cold_right(review: Visit) -> None:
-    page = drawn(review(TEXT, CLUSTERED, reduced_motion="reduce"))
+def test_plane_is_warm_left_and_cold_right(open_review: OpenPage) -> None:
+    page = wait_for_frames(open_review(SHORT_TEXT, PLAIN_ANSWER, reduced_motion="reduce"))
     shares = page.evaluate(
         """() => {
             const canvas = document.getElementById("words");
@@ -44,13 +44,13 @@ def test_plane_is_warm_left_and_cold_right(review: Visit) -> None:
     assert shares[1] < -0.5
 
 
-def test_word_pointed_at_in_the_plane_is_shown_in_the_text(review: Visit) -> None:
-    """Also after the card has been drawn, which draws the same plane in another size."""
-    page = review(TEXT, CLUSTERED)
+def test_word_under_the_pointer_in_the_plane_is_shown_in_the_text(open_review: OpenPage) -> None:
+    """Also after the picture for sharing, which draws the same plane in another size."""
+    page = open_review(SHORT_TEXT, PLAIN_ANSWER)
     canvas = page.locator("#words")
     canvas.scroll_into_view_if_needed()
-    drawn(page)
-    places = page.evaluate(
+    wait_for_frames(page)
+    positions = page.evaluate(
         """() => new Promise((resolve) => {
             const original = CanvasRenderingContext2D.prototype.fillText;
             const seen = {};
@@ -65,14 +65,14 @@ def test_word_pointed_at_in_the_plane_is_shown_in_the_text(review: Visit) -> Non
     )
     box = canvas.bounding_box()
     assert box is not None
-    x, y = places["lovely"]
-    page.mouse.move(box["x"] + x - 10, box["y"] + y)  # its name stands right of it
+    x, y = positions["lovely"]
+    page.mouse.move(box["x"] + x - 10, box["y"] + y)  # its label is to its right
     expect(page.locator("#ink .word.chosen")).to_have_text(["is", "lovely"])
 
 
-def test_plane_shows_whom_the_word_follows_that_is_pointed_at(review: Visit) -> None:
-    """A line to its leader, dashes to those that its heads followed or that it has read."""
-    page = review(READ, reading, reduced_motion="reduce")
+def test_plane_shows_what_a_word_under_the_pointer_follows(open_review: OpenPage) -> None:
+    """A line leads to its leader, dashes to words that its heads attended to or that it has read."""
+    page = open_review(LONG_TEXT, answer_with_read, reduced_motion="reduce")
     page.evaluate(
         """() => {
             const original = CanvasRenderingContext2D.prototype.stroke;
@@ -96,22 +96,22 @@ def test_plane_shows_whom_the_word_follows_that_is_pointed_at(review: Visit) -> 
     kinds = [f"{colours[0]} ", f"{colours[1]} 4,4"]
     for surface, lines in {"jokes": [1, 3], "are": [1, 0], "funny": [0, 1]}.items():
         page.mouse.move(5, 5)
-        drawn(page).evaluate("seen.length = 0")
-        point(page, surface)
+        wait_for_frames(page).evaluate("seen.length = 0")
+        hover_word(page, surface)
         expect(page.locator("#tip strong")).to_have_text(surface)
-        seen = drawn(page).evaluate("seen")
+        seen = wait_for_frames(page).evaluate("seen")
         assert [seen.count(kind) for kind in kinds] == lines, surface
 
 
-def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(review: Visit, server: str) -> None:
+def test_words_nearly_in_a_line_are_drawn_higher_with_a_note(open_review: OpenPage, server: str) -> None:
     vector = httpx.get(f"{server}/models/sentiment-small").json()["readout"]["vector"]
-    flat = copy.deepcopy(CLUSTERED)
-    for k, w in enumerate(flat["data"][0]["words"]):
-        for name in ("position", "final_position"):  # the trajectory holds the same lists
+    flat_answer = copy.deepcopy(PLAIN_ANSWER)
+    for k, w in enumerate(flat_answer["data"][0]["words"]):
+        for name in ("position", "final_position"):  # the trajectory has the same lists
             w[name][:] = [(k - 3) * x for x in vector]
-    page = review(TEXT, flat)
+    page = open_review(SHORT_TEXT, flat_answer)
     expect(page.locator("#words-caption")).to_contain_text("Drawn 5 times higher than it is.")
-    found = page.evaluate(
+    lifts = page.evaluate(
         """async () => {
             const { Words } = await import("/web/review/words.js");
             const word = { contribution: 1, cluster: 0, leader: false };
@@ -123,28 +123,28 @@ def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(review: Visit,
             });
         }"""
     )
-    assert found == [[5, [1, 0.5]], [2, [1, 1]], [1, [1, -2]]]
+    assert lifts == [[5, [1, 0.5]], [2, [1, 1]], [1, [1, -2]]]
 
 
-def test_words_move_on_the_plane_as_the_slider_does(review: Visit, server: str) -> None:
-    """A press of a key is a layer, from the last to the first, and every layer is another picture."""
+def test_words_move_on_the_plane_as_the_slider_does(open_review: OpenPage, server: str) -> None:
+    """Each key press moves by one layer, from the last to the first, and every layer is drawn differently."""
     text = "A superb film and a great cast"
-    page = review(text)
+    page = open_review(text)
     trajectory = classify(page, server, text, trajectory=True)["trajectory"]
     slider = page.get_by_role("slider", name="Layer of the words")
     slider.focus()
     pictures = []
     for layer in reversed(range(len(trajectory))):
         expect(slider).to_have_attribute("aria-valuetext", f"layer {layer} of {len(trajectory) - 1}")
-        pictures.append(drawn(page).evaluate("document.getElementById('words').toDataURL()"))
+        pictures.append(wait_for_frames(page).evaluate("document.getElementById('words').toDataURL()"))
         page.keyboard.press("ArrowLeft")
     expect(slider).to_have_js_property("value", "0")
     moved = sum(a != b for a, b in pairwise(trajectory))
     assert len(set(pictures)) > moved > 1
 
 
-def test_reasons_leave_no_void(review: Visit) -> None:
-    page = review(TEXT, CLUSTERED)
+def test_columns_end_at_the_same_height(open_review: OpenPage) -> None:
+    page = open_review(SHORT_TEXT, PLAIN_ANSWER)
     ends = page.evaluate(
         """() => [".posting", ".plane"]
             .map((name) => document.querySelector(name).getBoundingClientRect().bottom)"""
@@ -152,8 +152,8 @@ def test_reasons_leave_no_void(review: Visit) -> None:
     assert abs(ends[0] - ends[1]) < 2
 
 
-def test_card_to_post_is_one_picture_readable_on_a_phone(review: Visit) -> None:
-    page = review(TEXT, CLUSTERED)
+def test_picture_for_sharing_is_readable_on_a_phone(open_review: OpenPage) -> None:
+    page = open_review(SHORT_TEXT, PLAIN_ANSWER)
     card = page.locator("#card-export")
     with page.expect_download() as download:
         card.get_by_role("button", name="PNG").click()
@@ -163,16 +163,17 @@ def test_card_to_post_is_one_picture_readable_on_a_phone(review: Visit) -> None:
     with page.expect_download() as download:
         card.get_by_role("button", name="SVG").click()
     drawing = download.value.path().read_text()
-    said = re.findall(r">([^<>]+)</text>", drawing)
+    labels = re.findall(r">([^<>]+)</text>", drawing)
     parts = {"hardmax", "lovely", "Positive", "61.7 % sure", "at", "+2.44", "bias", "sum", "positive \u2192"}
-    assert parts - set(said) == set()
-    assert number(said[said.index("sum") + 1]) == pytest.approx(CLUSTERED["data"][0]["logit"], abs=0.006)
+    assert parts - set(labels) == set()
+    total = parse_number(labels[labels.index("sum") + 1])
+    assert total == pytest.approx(PLAIN_ANSWER["data"][0]["logit"], abs=0.006)
     outer, inner = drawing.split("<svg ")[1:3]
-    [width], [own] = (
+    [width], [inner_width] = (
         re.findall(r'^[^>]* width="([\d.]+)"', inner),
         re.findall(r'viewBox="0 0 ([\d.]+)', inner),
     )
-    enlarged = float(width) / float(own)
+    enlarged = float(width) / float(inner_width)
     sizes = [float(x) for x in re.findall(r'font-size="([\d.]+)"', outer)]
     sizes += [enlarged * float(x) for x in re.findall(r'font-size="([\d.]+)"', inner)]
     assert min(sizes) * 390 / 1080 > 10

@@ -1,9 +1,9 @@
-"""The sheet one writes on: its tints lie under the text, its words explain themselves."""
+"""The text field: tints are under the text, and words are explained."""
 
 import pytest
-from answers import CLUSTERED, READ, TEXT, explained, reading, word
+from page_actions import NEGATIVE_TEXT, POSITIVE_TEXT, OpenPage, classify, hover_word, write_text
 from playwright.sync_api import expect
-from visiting import BLAME, PRAISE, Visit, classify, point, write
+from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read, make_answer, word
 
 EMOJI = "\U0001f389\U0001f389 A lovely film \U0001f44d\U0001f3fd and a na\u00efve \U0001f600 end"
 CROSSED = """() => {
@@ -28,10 +28,10 @@ NOVEL = "It was a lovely day and then the awful rain fell on us all. " * 420  # 
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_tint_lies_exactly_under_the_text(visit: Visit, width: int) -> None:
-    page = visit("#review", width=width)
-    write(page, BLAME * 8)
-    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == BLAME * 8
+def test_tint_lies_exactly_under_the_text(open_page: OpenPage, width: int) -> None:
+    page = open_page("#review", width=width)
+    write_text(page, NEGATIVE_TEXT * 8)
+    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == NEGATIVE_TEXT * 8
     style = """(id) => {
         const { font, padding, width } = getComputedStyle(document.getElementById(id));
         return [font, padding, width];
@@ -41,10 +41,12 @@ def test_tint_lies_exactly_under_the_text(visit: Visit, width: int) -> None:
     assert page.evaluate(height, "ink") == page.evaluate(height, "review") > 200
 
 
-@pytest.mark.parametrize("text", [BLAME + PRAISE, EMOJI])
-def test_tints_add_up_to_the_logit_and_leaders_are_starred(visit: Visit, server: str, text: str) -> None:
-    page = visit("#review")
-    write(page, text)
+@pytest.mark.parametrize("text", [NEGATIVE_TEXT + POSITIVE_TEXT, EMOJI])
+def test_tints_add_up_to_the_logit_and_leaders_are_starred(
+    open_page: OpenPage, server: str, text: str
+) -> None:
+    page = open_page("#review")
+    write_text(page, text)
     answer = classify(page, server, text)
     shares = page.evaluate(
         """async (item) => {
@@ -56,18 +58,18 @@ def test_tints_add_up_to_the_logit_and_leaders_are_starred(visit: Visit, server:
         answer,
     )
     assert answer["bias"] + sum(shares) == pytest.approx(answer["logit"], abs=1e-4)
-    shown, stars = page.locator("#ink .word"), page.locator("#ink .word.leader")
+    words_shown, stars = page.locator("#ink .word"), page.locator("#ink .word.leader")
     words = {part for w in answer["words"] for start, end in w["spans"] for part in text[start:end].split()}
-    assert {x for x in words if x.isalpha()} <= set(shown.all_inner_texts()) <= words
+    assert {x for x in words if x.isalpha()} <= set(words_shown.all_inner_texts()) <= words
     spans = {tuple(span) for leader in answer["leaders"] for span in leader["spans"]}
     assert sorted(stars.all_inner_texts()) == sorted(text[start:end] for start, end in spans)
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(review: Visit, width: int) -> None:
-    page = review(READ, reading, width=width)
+def test_leader_shows_what_it_has_read_and_a_word_its_leader(open_review: OpenPage, width: int) -> None:
+    page = open_review(LONG_TEXT, answer_with_read, width=width)
     tip, lines = page.locator("#tip"), page.locator("#arcs path")
-    point(page, "bad")
+    hover_word(page, "bad")
     expect(tip).to_contain_text("bad +1.13")  # with those that follow it
     expect(tip).to_contain_text("a leader from the start, followed by 4 words")
     expect(tip).to_contain_text("made of itself and of Not, all, at")
@@ -76,14 +78,14 @@ def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(review: Visit,
     widths = lines.evaluate_all("all => all.map((line) => parseFloat(getComputedStyle(line).strokeWidth))")
     assert widths == sorted(widths, reverse=True)  # the first read is the strongest
     assert widths[0] > widths[2]
-    point(page, "jokes")
+    hover_word(page, "jokes")
     expect(tip).to_contain_text("follows \u2605 funny, a leader from the start")
     expect(tip).to_contain_text("its heads followed the, all; then all, charming, funny")
     expect(lines).to_have_count(4)
     kinds = lines.evaluate_all("lines => lines.map((line) => line.className.baseVal)")
     assert kinds == ["pos", "reading", "reading", "reading"]
     expect(page.locator("#ink .read")).to_have_text(["all", "the", "charming"])
-    point(page, "are")
+    hover_word(page, "are")
     expect(tip).to_contain_text("its heads followed no word")
     expect(lines).to_have_count(1)
     page.mouse.move(5, 5)
@@ -91,8 +93,8 @@ def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(review: Visit,
     expect(lines).to_have_count(0)
 
 
-def test_what_a_leader_has_read_is_shown_by_keyboard(review: Visit) -> None:
-    page = review(READ, reading)
+def test_read_words_are_shown_by_keyboard(open_review: OpenPage) -> None:
+    page = open_review(LONG_TEXT, answer_with_read)
     page.locator("#ledger button.name").first.focus()
     expect(page.locator("#ink .read")).to_have_text(["ending", "is"])
     page.get_by_label("Write a text").focus()
@@ -107,21 +109,21 @@ def test_what_a_leader_has_read_is_shown_by_keyboard(review: Visit) -> None:
     expect(page.locator("#tip strong")).to_have_text("slow")
 
 
-def test_tapped_word_explains_itself_and_a_second_tap_writes(review: Visit) -> None:
-    page = review(TEXT, CLUSTERED, width=390, has_touch=True, is_mobile=True)
-    shown = page.locator("#ink .word").filter(has_text="water").first
-    shown.tap(force=True)  # the box that one writes in lies over it
+def test_tapped_word_is_explained_and_a_second_tap_edits(open_review: OpenPage) -> None:
+    page = open_review(SHORT_TEXT, PLAIN_ANSWER, width=390, has_touch=True, is_mobile=True)
+    water = page.locator("#ink .word").filter(has_text="water").first
+    water.tap(force=True)  # the text field is above it
     expect(page.locator("#tip strong")).to_have_text("water")
     focused = "document.activeElement.id"
-    assert page.evaluate(focused) != "review"  # no keyboard rises over what is explained
-    shown.tap(force=True)
+    assert page.evaluate(focused) != "review"  # no keyboard covers the explanation
+    water.tap(force=True)
     page.wait_for_function(f"() => {focused} === 'review'")
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_novel_scrolls_in_a_box_coloured_with_a_short_link(visit: Visit, width: int) -> None:
-    page = visit("#review", width=width)
-    write(page, NOVEL)
+def test_long_text_scrolls_and_has_a_short_link(open_page: OpenPage, width: int) -> None:
+    page = open_page("#review", width=width)
+    write_text(page, NOVEL)
     box = page.locator("#review").bounding_box()
     assert box is not None
     assert box["height"] < 620
@@ -130,7 +132,7 @@ def test_novel_scrolls_in_a_box_coloured_with_a_short_link(visit: Visit, width: 
     page.wait_for_function(
         "() => document.getElementById('ink').scrollTop === document.getElementById('review').scrollTop"
     )
-    for step in (0, 12):  # pointed at where it is scrolled to
+    for step in (0, 12):  # the pointer is over the scrolled text
         page.mouse.move(box["x"] + box["width"] / 2 + step, box["y"] + 200 + step)
     assert len(page.evaluate("location.hash")) < 200
     page.get_by_role("button", name="Copy a link to this view").click()
@@ -139,58 +141,58 @@ def test_novel_scrolls_in_a_box_coloured_with_a_short_link(visit: Visit, width: 
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_writing_on_keeps_the_tints_of_what_stands(visit: Visit) -> None:
-    page = visit("#review")
-    write(page, PRAISE)
-    tinted = page.locator("#ink .word").count()
+def test_tints_of_unchanged_text_stay_during_editing(open_page: OpenPage) -> None:
+    page = open_page("#review")
+    write_text(page, POSITIVE_TEXT)
+    n_tinted = page.locator("#ink .word").count()
     page.route("**/classify", lambda route: None)  # the answer never comes
     page.get_by_label("Write a text").press("Control+End")
     page.keyboard.type(" Really")
-    assert page.locator("#ink .word").count() >= tinted - 1
-    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == PRAISE + " Really"
+    assert page.locator("#ink .word").count() >= n_tinted - 1
+    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == POSITIVE_TEXT + " Really"
     page.get_by_label("Write a text").press("Control+Home")
     page.keyboard.type("So, ")
-    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == "So, " + PRAISE + " Really"
-    assert page.locator("#ink .word").count() >= tinted - 2
+    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == "So, " + POSITIVE_TEXT + " Really"
+    assert page.locator("#ink .word").count() >= n_tinted - 2
 
 
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("read", [True, False])
-def test_arcs_do_not_cross_words(review: Visit, width: int, read: bool) -> None:
+def test_arcs_do_not_cross_words(open_review: OpenPage, width: int, read: bool) -> None:
     text = "One two three four five six seven eight nine ten eleven twelve thirteen lovely fourteen fifteen"
     others = text.replace("lovely ", "").split()
     leader = {"leader": True, "read": others if read else None}
     words = [word(w, 0.1, **leader if w == "lovely" else {}) for w in text.split()]
-    page = review(text, explained(text, words), width=width)
+    page = open_review(text, make_answer(text, words), width=width)
     page.locator("#ledger button.name").first.focus()
     expect(page.locator("#arcs path")).to_have_count(len(others))
     expect(page.locator("#arcs path.reading")).to_have_count(len(others) if read else 0)
     assert page.evaluate(CROSSED) == []
 
 
-def test_word_that_was_read_as_something_else_says_so(review: Visit) -> None:
+def test_replaced_words_are_explained(open_review: OpenPage) -> None:
     words = [
         word("Bergman", 0.0, read_as="<name>"), word("qwertz", 0.0, read_as="<unknown>"),
         word("fine", 1.0, leader=True, read=[]),
     ]  # fmt: skip
-    made = explained("Bergman qwertz fine", words, unknown=1)
-    page = review("Bergman qwertz fine", made)
-    point(page, "Bergman")
+    answer = make_answer("Bergman qwertz fine", words, unknown=1)
+    page = open_review("Bergman qwertz fine", answer)
+    hover_word(page, "Bergman")
     expect(page.locator("#tip")).to_contain_text("read as <name>")
-    point(page, "qwertz")
+    hover_word(page, "qwertz")
     expect(page.locator("#tip")).to_contain_text("the model does not know this word")
-    point(page, "fine")
+    hover_word(page, "fine")
     expect(page.locator("#tip")).to_contain_text("has read no other word")
     expect(page.locator("#verdict-fine")).to_contain_text("1 word is unknown to the model.")
 
 
-def test_twin_of_a_leader_is_not_said_to_have_read_what_it_has(visit: Visit) -> None:
-    """Words at the very same place are one leader with several spans; what was read is that of the first."""
+def test_equal_words_of_a_leader_have_no_read_words(open_page: OpenPage) -> None:
+    """Words at equal positions are one leader with several spans; `read` is that of the first span."""
     text = "so fine very fine"
-    made = explained(text, [word(w, 1.0, leader=w == "fine", read=["so"]) for w in text.split()])
-    item = made["data"][0]
+    answer = make_answer(text, [word(w, 1.0, leader=w == "fine", read=["so"]) for w in text.split()])
+    item = answer["data"][0]
     item["leaders"] = [{**item["leaders"][0], "spans": [[3, 7], [13, 17]]}]
-    read = visit("#model").evaluate(
+    read = open_page("#model").evaluate(
         """async ([text, item]) => {
             const { readAnswer } = await import("/web/review/answer.js");
             return readAnswer(text, item).words.map(({ read }) => read);

@@ -1,21 +1,30 @@
-"""The verdict: that of the service, also where there is none, or several labels, or another model."""
+"""The verdict is that of the service, also without a verdict, with several labels, and of another model."""
 
 import re
 
 import httpx
 import pytest
-from answers import CLUSTERED, TEXT, Answer, answering, explained, word
+from page_actions import (
+    NEGATIVE_TEXT,
+    OpenPage,
+    add_models,
+    classify,
+    expect_accessible_layout,
+    wait_until_ready,
+    write_text,
+)
 from playwright.sync_api import Locator, Page, Route, expect
-from visiting import BLAME, Visit, classify, expect_fit_for_everybody, settle, write
+from sample_answers import PLAIN_ANSWER, SHORT_TEXT, Answer, make_answer, mock_classify, word
 
 STARS = {"awful": -0.2, "middling": 0.1, "great": 0.0}
+MESS = make_answer("a mess", [word("a", STARS, leader=True), word("mess", STARS)], STARS)
 
 
 def label_buttons(page: Page) -> Locator:
     return page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
 
 
-WRITE = """async (box, text) => {  // in the page: on a busy machine keys from outside are slow writing
+WRITE = """async (box, text) => {  // in the page: keys from outside are slow on a busy machine
   for (let end = 1; end <= text.length; end++) {
     box.value = text.slice(0, end);
     box.dispatchEvent(new InputEvent("input", { bubbles: true }));
@@ -24,34 +33,34 @@ WRITE = """async (box, text) => {  // in the page: on a busy machine keys from o
 }"""
 
 
-def test_fast_writing_ends_with_the_verdict_of_the_last_text(review: Visit, server: str) -> None:
-    page = review()
-    sent: list[str] = []
-    page.on("request", lambda request: sent.append(request.url) if "/classify" in request.url else None)
+def test_fast_writing_ends_with_the_verdict_of_the_last_text(open_review: OpenPage, server: str) -> None:
+    page = open_review()
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url) if "/classify" in request.url else None)
     box = page.get_by_label("Write a text")
     box.fill("")
-    box.evaluate(WRITE, BLAME)
+    box.evaluate(WRITE, NEGATIVE_TEXT)
     page.wait_for_function("() => document.querySelector('#ink .word')")
-    logit = classify(page, server, BLAME)["logit"]
+    logit = classify(page, server, NEGATIVE_TEXT)["logit"]
     expect(page.locator("#ledger-logit")).to_have_text(f"{logit:.2f}".replace("-", "\u2212"))
     expect(page.locator("#verdict-label")).to_have_text("negative")
     expect(page.locator("#verdict-label")).to_have_class("label neg")
-    assert len(sent) < len(BLAME) / 3
+    assert len(urls) < len(NEGATIVE_TEXT) / 3
 
 
-def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
-    def nothing(request: Answer) -> Answer:
+def test_no_verdict_without_known_words(open_page: OpenPage) -> None:
+    def abstain(request: Answer) -> Answer:
         text = str(request["input"])
         words = [word(w, 0.4, k, leader=True, read=[]) for k, w in enumerate(text.split())]
-        return explained(text, words, 0.09, abstain_reason="no_known_words")
+        return make_answer(text, words, 0.09, abstain_reason="no_known_words")
 
-    page = visit("#review?text=qwertz", before=lambda page: answering(page, nothing))
-    label, fine = page.locator("#verdict-label"), page.locator("#verdict-fine")
+    page = open_page("#review?text=qwertz", before=lambda page: mock_classify(page, abstain))
+    label, note = page.locator("#verdict-label"), page.locator("#verdict-fine")
     expect(label).to_have_text("I don\u2019t know")
     expect(label).to_have_class("label none")
     expect(page.locator("#verdict-badge")).to_have_text("no known words")
     expect(page.locator("#verdict-score")).not_to_contain_text("sure")
-    expect(fine).to_have_text("This model does not know this word.")
+    expect(note).to_have_text("This model does not know this word.")
     expect(page.locator("#ledger")).to_be_hidden()
     expect(page.locator("#without")).to_be_hidden()
     expect(page.locator("#ledger-caption")).to_contain_text("nothing to add up")
@@ -62,18 +71,18 @@ def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
         ("\U0001f389 \U0001f389", "There is no word here, only signs and pictures."),
     ):
         page.get_by_label("Write a text").fill(text)
-        expect(fine).to_have_text(sentence)
+        expect(note).to_have_text(sentence)
     page.get_by_label("Write a text").fill("  ")
-    expect(fine).to_have_text("Write something, and the verdict follows.")
+    expect(note).to_have_text("Write something, and the verdict follows.")
 
 
 @pytest.mark.parametrize(
     ("reason", "why"),
     [("low_confidence", "too close to call"), ("out_of_distribution", "unlike the data that the model was")],
 )
-def test_verdict_not_to_act_upon_does_not_look_like_one(review: Visit, reason: str, why: str) -> None:
-    made = explained("a film", [word("a", 0.1, leader=True), word("film", -0.05)], abstain_reason=reason)
-    page = review("a film", made)
+def test_abstention_does_not_look_like_a_verdict(open_review: OpenPage, reason: str, why: str) -> None:
+    answer = make_answer("a film", [word("a", 0.1, leader=True), word("film", -0.05)], abstain_reason=reason)
+    page = open_review("a film", answer)
     expect(page.locator("#verdict-label")).to_have_text("Undecided")
     expect(page.locator("#verdict-label")).to_have_class("label none")
     expect(page.locator("#verdict-badge")).to_have_text(reason.replace("_", " "))
@@ -84,48 +93,50 @@ def test_verdict_not_to_act_upon_does_not_look_like_one(review: Visit, reason: s
     expect(page.locator("#verdict-badge")).to_be_hidden()
 
 
-def test_two_labels_of_a_model_of_ones_own_stand_at_the_ends(review: Visit) -> None:
+def test_two_labels_of_a_custom_model_are_at_the_ends(open_review: OpenPage) -> None:
     words = [word("win", 2.0, leader=True), word("money", 0.5)]
-    made = explained("win money", words, label="spam", probs={"ham": 0.08, "spam": 0.92})
-    page = review("win money", made)
+    answer = make_answer("win money", words, label="spam", probs={"ham": 0.08, "spam": 0.92})
+    page = open_review("win money", answer)
     expect(page.locator("#verdict-label")).to_have_text("spam")
     expect(page.locator("#verdict-label")).to_have_class("label pos")
     expect(page.locator("#verdict-ends span")).to_have_text(["ham", "spam"])
     expect(page.locator("#against")).to_have_text("ham")
 
 
-def test_labels_that_do_not_exclude_each_other_stand_side_by_side(review: Visit) -> None:
+def test_labels_of_a_multi_label_model_are_listed(open_review: OpenPage) -> None:
     bias = {"food": 2.0, "service": 1.5, "price": -3.0}
     none = dict.fromkeys(bias, 0.0)
-    held: list[str] = ["food", "service"]
+    labels: list[str] = ["food", "service"]
 
-    def several(_: Answer) -> Answer:
+    def answer_with_labels(_: Answer) -> Answer:
         words = [word("cold", none, leader=True, read=[]), word("soup", none)]
         probs = {"food": 0.88, "service": 0.82, "price": 0.05}
-        return explained("cold soup", words, bias, labels=held, probs=probs)
+        return make_answer("cold soup", words, bias, labels=labels, probs=probs)
 
-    page = review("cold soup", several)
+    page = open_review("cold soup", answer_with_labels)
     expect(page.locator("#verdict-label")).to_have_text("food, service")
     expect(page.locator("#verdict-score")).to_have_text("Each label for itself")
     expect(label_buttons(page)).to_have_text(["food88.0 %", "service82.0 %", "price5.0 %"])
     expect(page.locator(".share.holds span")).to_have_text(["food", "service"])
-    held.clear()
-    write(page, "cold soup ")
+    labels.clear()
+    write_text(page, "cold soup ")
     expect(page.locator("#verdict-label")).to_have_text("none of them")
 
 
-def test_of_many_labels_the_likeliest_are_shown(review: Visit) -> None:
+def test_most_likely_of_many_labels_are_shown(open_review: OpenPage) -> None:
     bias = {f"subject {k}": 0.1 * k for k in range(30)}
-    made = explained("a text", [word("a", dict.fromkeys(bias, 0.0), leader=True), word("text", bias)], bias)
-    page = review("a text", made)
+    answer = make_answer(
+        "a text", [word("a", dict.fromkeys(bias, 0.0), leader=True), word("text", bias)], bias
+    )
+    page = open_review("a text", answer)
     expect(label_buttons(page)).to_have_text([re.compile(f"subject {k}") for k in range(22, 30)])
     expect(page.locator("#verdict-labels")).to_contain_text("and 22 less likely labels")
 
 
-def test_several_labels_each_have_their_own_sum(review: Visit) -> None:
+def test_each_of_several_labels_has_a_sum(open_review: OpenPage) -> None:
     parts = {"awful": -1.5, "middling": 0.25, "great": 2.5}, {"awful": 0.5, "middling": 0.5, "great": -0.75}
     words = [word("lovely", parts[0], leader=True), word("mess", parts[1], 1, leader=True)]
-    page = review("lovely mess", explained("lovely mess", words, STARS))
+    page = open_review("lovely mess", make_answer("lovely mess", words, STARS))
     expect(page.locator("#verdict-label")).to_have_text("great")
     buttons = label_buttons(page)
     expect(buttons).to_have_text([re.compile(name) for name in STARS])
@@ -136,18 +147,18 @@ def test_several_labels_each_have_their_own_sum(review: Visit) -> None:
     expect(page.locator("#ledger tr.total th")).to_have_text("logit of awful")
     expect(page.locator("#verdict-label")).to_have_text("great")
     expect(page.locator("#against")).to_have_text("not awful")
-    expect_fit_for_everybody(page)
+    expect_accessible_layout(page)
 
 
-def test_label_that_is_pressed_by_key_keeps_the_focus(review: Visit) -> None:
-    page = review("a mess", explained("a mess", [word("a", STARS, leader=True), word("mess", STARS)], STARS))
+def test_label_pressed_by_key_keeps_the_focus(open_review: OpenPage) -> None:
+    page = open_review("a mess", MESS)
     label_buttons(page).nth(0).press("Enter")
     expect(label_buttons(page).nth(0)).to_have_attribute("aria-pressed", "true")
     expect(label_buttons(page).nth(0)).to_be_focused()
 
 
-def test_label_of_an_earlier_text_is_not_shown_as_of_this_one(review: Visit) -> None:
-    page = review("a mess", explained("a mess", [word("a", STARS, leader=True), word("mess", STARS)], STARS))
+def test_labels_of_an_earlier_text_are_marked_as_such(open_review: OpenPage) -> None:
+    page = open_review("a mess", MESS)
     page.route("**/classify", lambda route: route.abort())
     page.get_by_label("Write a text").fill("a lovely mess")
     expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
@@ -157,29 +168,29 @@ def test_label_of_an_earlier_text_is_not_shown_as_of_this_one(review: Visit) -> 
 
 
 @pytest.mark.parametrize(
-    ("bias", "confessed"), [(-1.0, False), (1.0, True), ({"noise": 0.5, "praise": 0.1}, False)]
+    ("bias", "is_admitted"), [(-1.0, False), (1.0, True), ({"noise": 0.5, "praise": 0.1}, False)]
 )
-def test_model_confesses_an_error_only_where_it_makes_it(
-    review: Visit, bias: float | dict[str, float], confessed: bool
+def test_known_error_of_an_example_is_shown_only_where_it_occurs(
+    open_review: OpenPage, bias: float | dict[str, float], is_admitted: bool
 ) -> None:
-    page = review()
+    page = open_review()
     none = dict.fromkeys(bias, 0.0) if isinstance(bias, dict) else 0.0
     irony = [word("Great", none, leader=True)]
-    answering(page, lambda asked: explained(t, irony, bias) if "train" in (t := asked["input"]) else None)
+    mock_classify(page, lambda r: make_answer(t, irony, bias) if "train" in (t := r["input"]) else None)
     page.get_by_role("button", name="Irony").click()
     expect(page.locator("#ledger-logit")).to_have_text(re.compile(r"[01]\.[01]0$"))
-    fine = expect(page.locator("#verdict-fine"))
-    (fine.to_contain_text if confessed else fine.not_to_contain_text)("gets this one wrong")
+    note = expect(page.locator("#verdict-fine"))
+    (note.to_contain_text if is_admitted else note.not_to_contain_text)("gets this one wrong")
 
 
-def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(review: Visit) -> None:
-    page = review(TEXT)
-    held = []
+def test_old_verdict_is_dimmed_during_a_request_and_after_a_failure(open_review: OpenPage) -> None:
+    page = open_review(SHORT_TEXT)
+    pending = []
 
     def hold(route: Route) -> None:
-        """The new text's answer; what is still asked of the earlier one goes on."""
+        """Hold the request with the new text; requests with the earlier one continue."""
         if "A mess" in (route.request.post_data or ""):
-            held.append(route)
+            pending.append(route)
         else:
             route.continue_()
 
@@ -189,7 +200,7 @@ def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(review: Visit)
     verdict, title = page.locator("#verdict"), page.locator("#verdict-title")
     expect(title).to_have_text("Asking \u2026")
     expect(page.locator("#verdict-label")).to_have_css("opacity", "0.4")
-    held.pop().abort()
+    pending.pop().abort()
     expect(title).to_have_text("Verdict on an earlier text")
     expect(verdict).to_have_attribute("data-state", "old")
     expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")
@@ -200,119 +211,108 @@ def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(review: Visit)
     expect(page.locator("#review-problem")).to_be_hidden()
 
 
-def test_examples_are_what_they_are_called(review: Visit, server: str) -> None:
-    page = review()
+def test_examples_have_the_labels_of_their_names(open_review: OpenPage, server: str) -> None:
+    page = open_review()
     examples = page.evaluate("import('/web/review/examples.js').then(({ EXAMPLES }) => EXAMPLES)")
     assert [e.get("wrong", False) for e in examples].count(True) == 1
     for example in examples:
         page.get_by_role("button", name=example["name"]).click()
         expect(page.locator("#review")).to_have_value(example["text"])
-        said = classify(page, server, example["text"])["label"]
-        assert (said != example["label"]) == example.get("wrong", False), example
-        expect(page.locator("#verdict-label")).to_have_text(said)
-        confession = f"The model gets this one wrong: a person says {example['label']}."
-        fine = expect(page.locator("#verdict-fine"))
-        confess = fine.to_contain_text if example.get("wrong") else fine.not_to_contain_text
-        confess(confession)
+        label = classify(page, server, example["text"])["label"]
+        assert (label != example["label"]) == example.get("wrong", False), example
+        expect(page.locator("#verdict-label")).to_have_text(label)
+        sentence = f"The model gets this one wrong: a person says {example['label']}."
+        note = expect(page.locator("#verdict-fine"))
+        check = note.to_contain_text if example.get("wrong") else note.not_to_contain_text
+        check(sentence)
 
 
 def two_models(page: Page) -> None:
-    """The served models and one of a user's own, which answers as `CLUSTERED` does."""
-
-    def add(route: Route) -> None:
-        cards = route.fetch().json()["models"]
-        mine = {**next(card for card in cards if card.get("default")), "name": "mine", "default": False}
-        route.fulfill(json={"models": [*cards, mine]})
-
-    page.route("**/models", add)
-    answering(page, lambda request: CLUSTERED if request["model"] == "mine" else None)
+    """Add a custom model to the served ones, which answers `PLAIN_ANSWER`."""
+    add_models(page, {"name": "mine"}, like_default=True)
+    mock_classify(page, lambda request: PLAIN_ANSWER if request["model"] == "mine" else None)
 
 
-def test_another_model_is_chosen_and_kept_in_the_link(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={TEXT}", before=two_models))
+def test_another_model_is_selected_and_kept_in_the_link(open_page: OpenPage) -> None:
+    page = wait_until_ready(open_page(f"#review?text={SHORT_TEXT}", before=two_models))
     page.get_by_label("Model").select_option("mine")
     expect(page.locator("#ledger-logit")).to_have_text("+0.48")
     page.wait_for_function("() => location.hash.includes('model=mine')")
-    again = settle(visit(page.evaluate("location.hash"), before=two_models))
-    expect(again.get_by_label("Model")).to_have_value("mine")
-    expect(again.locator("#ledger-logit")).to_have_text("+0.48")
+    other_page = wait_until_ready(open_page(page.evaluate("location.hash"), before=two_models))
+    expect(other_page.get_by_label("Model")).to_have_value("mine")
+    expect(other_page.locator("#ledger-logit")).to_have_text("+0.48")
 
 
-def test_model_that_is_gone_gives_way_to_the_default_and_the_page_says_so(review: Visit) -> None:
-    page = review(f"{TEXT}&model=gone")
-    told = "No model \u201cgone\u201d labels texts on this server: sentiment-small answers."
-    expect(page.locator("#review-problem")).to_have_text(told)
+def test_missing_model_is_replaced_by_the_default_with_a_message(open_review: OpenPage) -> None:
+    page = open_review(f"{SHORT_TEXT}&model=gone")
+    message = "No model \u201cgone\u201d labels texts on this server: sentiment-small answers."
+    expect(page.locator("#review-problem")).to_have_text(message)
     expect(page.locator("#verdict-title")).to_have_text("Verdict")
 
 
-def test_back_forward_and_the_link_keep_what_was_written(visit: Visit) -> None:
-    page = visit("#review")
-    write(page, BLAME)
+def test_back_forward_and_the_link_keep_the_text(open_page: OpenPage) -> None:
+    page = open_page("#review")
+    write_text(page, NEGATIVE_TEXT)
     expect(page.locator("#verdict-label")).to_have_text("negative")
     page.wait_for_function("() => location.hash.includes('awful')")
-    again = settle(visit(page.evaluate("location.hash")))
-    expect(again.locator("#review")).to_have_value(BLAME)
+    other_page = wait_until_ready(open_page(page.evaluate("location.hash")))
+    expect(other_page.locator("#review")).to_have_value(NEGATIVE_TEXT)
     page.get_by_role("link", name="A cloud").click()
-    settle(page)
+    wait_until_ready(page)
     page.get_by_role("link", name="The models").click()
     page.go_back()
     page.go_back()
-    expect(page.locator("#review")).to_have_value(BLAME)
+    expect(page.locator("#review")).to_have_value(NEGATIVE_TEXT)
     expect(page.locator("#verdict-label")).to_have_text("negative")
     page.go_forward()
     expect(page.get_by_role("heading", level=1)).to_have_text("Points that follow the leader.")
 
 
-def test_refusal_of_the_service_is_shown_in_its_words(review: Visit, server: str) -> None:
-    page = review()
+def test_error_message_of_the_service_is_shown(open_review: OpenPage, server: str) -> None:
+    page = open_review()
     limit = httpx.get(f"{server}/info").json()["limits"]["max_text_chars"]
     page.get_by_label("Write a text").fill("long " * (limit // 5 + 1))
     expect(page.locator("#review-problem")).to_contain_text(re.compile(rf"{limit}|{limit:,}"))
     expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
 
 
-def test_models_that_could_not_be_listed_are_asked_for_again(visit: Visit) -> None:
-    busy = [True, False]
+def test_failed_request_for_models_is_retried(open_page: OpenPage) -> None:
+    is_busy = [True, False]
 
     def list_models(route: Route) -> None:
         refusal = {"error": {"message": "too many requests"}}
-        route.fulfill(status=429, json=refusal) if busy.pop(0) else route.continue_()
+        route.fulfill(status=429, json=refusal) if is_busy.pop(0) else route.continue_()
 
-    page = visit("#review", before=lambda page: page.route("**/models", list_models))
+    page = open_page("#review", before=lambda page: page.route("**/models", list_models))
     expect(page.locator("#review-problem")).to_have_text("Too many requests.")
-    write(page, BLAME)
+    write_text(page, NEGATIVE_TEXT)
     expect(page.locator("#verdict-label")).to_have_text("negative")
     expect(page.locator("#review-problem")).to_be_hidden()
-    assert busy == []
+    assert is_busy == []
 
 
-def test_server_without_a_model_for_texts_is_told_so(visit: Visit) -> None:
-    page = visit(
+def test_server_without_a_text_model_is_reported(open_page: OpenPage) -> None:
+    page = open_page(
         "#review",
         before=lambda page: page.route("**/models", lambda route: route.fulfill(json={"models": []})),
     )
     expect(page.locator("#review-problem")).to_contain_text("this server has no sentiment model")
 
 
-def test_verdict_is_visible_on_a_phone_without_scrolling(visit: Visit) -> None:
-    page = settle(visit("#review", width=390))
+def test_verdict_is_visible_on_a_phone_without_scrolling(open_page: OpenPage) -> None:
+    page = wait_until_ready(open_page("#review", width=390))
     page.set_viewport_size({"width": 390, "height": 844})
     box = page.locator("#verdict-score").bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < 844
 
 
-def test_examples_are_offered_only_to_models_of_sentiment(visit: Visit) -> None:
+def test_examples_are_offered_only_to_models_of_sentiment(open_page: OpenPage) -> None:
     def topics(page: Page) -> None:
-        def add(route: Route) -> None:
-            cards = route.fetch().json()["models"]
-            kind = next(card["kind"] for card in cards if card["name"] == "sentiment-small")
-            other = {"name": "topics", "kind": kind, "labels": ["sports", "politics"]}
-            route.fulfill(json={"models": [*cards, other]})
+        card = {"name": "topics", "kind": "text-classification", "labels": ["sports", "politics"]}
+        add_models(page, card)
 
-        page.route("**/models", add)
-
-    page = settle(visit("#review", before=topics))
+    page = wait_until_ready(open_page("#review", before=topics))
     expect(page.locator("#examples")).to_be_visible()
     page.route("**/classify", lambda route: route.abort())
     page.locator("#review-model").select_option("topics")
