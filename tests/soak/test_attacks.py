@@ -34,7 +34,7 @@ GRACE_S = 5
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> None:
+def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
     record = Record("attacks", "Resistance to attacks", ["uvicorn"])
     models = link_small_models(tmp_path / "models")
     write_sequence_model(models)

@@ -113,7 +113,7 @@ def test_compose_service_is_hardened(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPOSE["services"])
-def test_compose_publishes_on_loopback_unless_told_otherwise(name: str) -> None:
+def test_compose_publishes_on_loopback_by_default(name: str) -> None:
     for port in COMPOSE["services"][name].get("ports", []):
         assert re.sub(r"\$\{[A-Z_]+:-(.*)\}", r"\1", port).startswith("127.0.0.1:")
 
@@ -140,7 +140,7 @@ def test_compose_starts_the_service_and_the_edge_without_a_profile() -> None:
     assert started == ["hardmax", "edge"]
 
 
-def test_compose_puts_the_service_on_the_internal_network_alone() -> None:
+def test_compose_puts_the_service_on_the_internal_network_only() -> None:
     assert COMPOSE["networks"]["inside"] == {"internal": True}
     assert COMPOSE["services"]["hardmax"]["networks"] == ["inside"]
     assert "ports" not in COMPOSE["services"]["hardmax"]
@@ -174,7 +174,7 @@ def test_bounds_of_the_edge_exceed_those_of_the_service() -> None:
     assert seconds(directive("proxy_read_timeout")) > Settings().request_timeout_s
 
 
-def test_dockerfile_runs_the_server_itself_as_nobody() -> None:
+def test_dockerfile_runs_the_server_as_an_unprivileged_user() -> None:
     stages = dockerfile()
     assert "\nUSER 10001:10001\n" in stages["runtime"]
     # Exec form: no shell intercepts the signals to the server.

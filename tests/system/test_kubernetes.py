@@ -123,7 +123,7 @@ def test_kserve_scales_by_a_metric_that_it_has() -> None:
     assert min(predictor["scaleTarget"], predictor["timeout"]) >= 1
 
 
-def test_kserve_service_names_a_runtime_that_speaks_its_protocol_and_format() -> None:
+def test_kserve_service_uses_a_runtime_of_its_protocol_and_format() -> None:
     runtime, model = KSERVE["ServingRuntime"], KSERVE["InferenceService"]["spec"]["predictor"]["model"]
     assert model["runtime"] == runtime["metadata"]["name"]
     assert [model["protocolVersion"]] == runtime["spec"]["protocolVersions"] == ["v2"]
