@@ -30,8 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if folder in item.path.parents:
             item.add_marker(pytest.mark.browser)
-            params = getattr(item, "callspec", None) and item.callspec.params
-            if params and (params.get("width", 1440) < 1440 or params.get("scheme") == "dark"):
+            params = getattr(getattr(item, "callspec", None), "params", {})
+            if params.get("width", 1440) < 1440 or params.get("scheme") == "dark":
                 item.add_marker(pytest.mark.system)
 
 
