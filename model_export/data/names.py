@@ -33,13 +33,15 @@ FIRST_WORD = 106  # in BERT's vocabulary; special and unused tokens precede it
 def is_english_token(token_id: int, token: str) -> bool:
     """Return whether a token of BERT's vocabulary may occur in English: Latin letters, digits and marks.
 
-    Tokens of two digits or more may not, because the tokenizer replaces every number by one special token.
-    Single digits may, for emoticons such as "<3".
+    Tokens of a digit and more may not, because the tokenizer replaces every word with a digit by one special
+    token. Single digits may, for emoticons such as "<3". A mark is a word of its own, never the end of one.
     """
     text = token.removeprefix("##")
     if token_id < FIRST_WORD or token.startswith("[unused") or not text:
         return token_id < FIRST_WORD
-    if text.isdigit() and len(text) > 1:
+    if len(text) > 1 and any(map(str.isdigit, text)):
+        return False
+    if token.startswith("##") and not any(map(str.isalnum, text)):
         return False
     return all(ord(c) < LATIN_END or unicodedata.category(c)[0] in "PS" for c in text)
 

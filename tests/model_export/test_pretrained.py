@@ -98,7 +98,7 @@ def test_special_tokens_begin_as_the_mean_of_their_words():
     [(100, "[UNK]", True), (500, "[unused400]", False), (3000, "good", True), (3000, "##é", True),
      (3000, "漢", False), (3000, "##й", False), (3000, "…", True),
      (3000, "2010", False), (3000, "##00", False), (3000, "3", True), (3000, "##3", True),
-     (3000, "mp3", True)],
+     (3000, "mp3", False), (3000, "##!", False), (3000, "!", True)],
 )  # fmt: skip
 def test_vocabulary_keeps_the_tokens_of_english(token_id, token, is_english):
     assert is_english_token(token_id, token) == is_english
