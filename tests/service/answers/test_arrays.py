@@ -1,4 +1,4 @@
-"""Numbers are read as they were sent."""
+"""Arrays in JSON and npy bodies: they are read exactly, or refused by the place at fault."""
 
 import json
 
@@ -20,10 +20,10 @@ def read(text: str) -> tuple[np.ndarray, dict[str, object]]:
 
 def test_points_are_read_as_json_reads_them() -> None:
     text = f'{{"A": [[1, 0], [0, 1]], "points": {LONG}, "odd": {{"points": 1}}}}'
-    points, rest = read(text)
+    points, fields = read(text)
     expected = json.loads(text)
     assert points.tolist() == expected.pop("points")
-    assert rest == expected
+    assert fields == expected
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_points_are_read_as_json_reads_them() -> None:
         ("7", "points[20000]"),
     ],
 )
-def test_long_points_name_the_place_at_fault_by_its_index_in_the_whole(row: str, param: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
+def test_error_in_long_points_names_its_index(row: str, param: str) -> None:
+    with pytest.raises(InvalidInput) as exc_info:
         read(f'{{"points": {LONG[:-1]}, {row}]}}')
-    assert refused.value.param == param
+    assert exc_info.value.param == param
 
 
-def test_points_over_the_limit_are_refused_by_their_number() -> None:
+def test_points_over_a_limit_are_refused() -> None:
     with pytest.raises(TooLarge, match="more than 5000"):
         read_rows(f'{{"points": {LONG}}}'.encode(), "points", max_rows=5000, max_columns=3)
     with pytest.raises(TooLarge, match="more than 10 columns"):
@@ -53,9 +53,9 @@ def test_points_over_the_limit_are_refused_by_their_number() -> None:
 SEQUENCES = [POINTS[:7], POINTS[7:9000], POINTS[9000:9001], *([[point] for point in POINTS[9001:12000]])]
 
 
-def read_sequences(text: str, most: int = 3003, **limits: int) -> list[np.ndarray]:
+def read_sequences(text: str, max_sequences: int = 3003, **limits: int) -> list[np.ndarray]:
     body = f'{{"model": "m", "sequences": {text}}}'.encode()
-    sequences, document = read_arrays(body, "sequences", max_arrays=most, **(LIMITS | limits))
+    sequences, document = read_arrays(body, "sequences", max_arrays=max_sequences, **(LIMITS | limits))
     assert document == {"model": "m"}
     return sequences
 
@@ -65,7 +65,7 @@ def test_sequences_are_read_as_json_reads_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "param"),
+    ("sequence", "param"),
     [
         ("[[1, 2, 3], [1, 2]]", "sequences[3002][1]"),
         ("[[1, 2, 3], [1, 2, NaN]]", "sequences[3002][1][2]"),
@@ -74,22 +74,22 @@ def test_sequences_are_read_as_json_reads_them() -> None:
         ("[[[1]]]", "sequences[3002][0][0]"),
     ],
 )
-def test_long_sequences_that_are_broken_are_refused(last: str, param: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        read_sequences(f"{json.dumps(SEQUENCES)[:-1]}, {last}]")
-    assert refused.value.param == param
+def test_error_in_long_sequences_names_its_index(sequence: str, param: str) -> None:
+    with pytest.raises(InvalidInput) as exc_info:
+        read_sequences(f"{json.dumps(SEQUENCES)[:-1]}, {sequence}]")
+    assert exc_info.value.param == param
 
 
-def test_long_sequences_are_refused_over_their_limits() -> None:
+def test_sequences_over_a_limit_are_refused() -> None:
     text = json.dumps(SEQUENCES)
     with pytest.raises(TooLarge, match="more than 3001 sequences"):
-        read_sequences(text, most=3001)
+        read_sequences(text, max_sequences=3001)
     with pytest.raises(TooLarge, match=r"sequences\[1\] has more than 8992 rows"):
         read_sequences(text, max_rows=8992)
 
 
 @pytest.mark.parametrize(
-    ("rows", "place"),
+    ("rows", "param"),
     [
         ([[2**53, 1]], None),
         ([[2**53 + 1, 1]], "points[0][0]"),
@@ -97,17 +97,17 @@ def test_long_sequences_are_refused_over_their_limits() -> None:
         ([[2**60, 1e300]], None),
     ],
 )
-def test_integers_of_json_are_exact_or_refused(rows: list[list[float]], place: str | None) -> None:
-    if place is None:
+def test_integers_of_json_are_exact_or_refused(rows: list[list[float]], param: str | None) -> None:
+    if param is None:
         assert as_array(rows, "points", max_rows=9, max_columns=9).tolist() == rows
         return
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as exc_info:
         as_array(rows, "points", max_rows=9, max_columns=9)
-    assert refused.value.param == place
+    assert exc_info.value.param == param
 
 
 @pytest.mark.parametrize(
-    ("array", "place"),
+    ("array", "param"),
     [
         (np.array([[2**53 + 2, 1]]), None),
         (np.array([[1, 2**53 + 1]]), "points[0][1]"),
@@ -120,10 +120,10 @@ def test_integers_of_json_are_exact_or_refused(rows: list[list[float]], place: s
         (np.array([[np.longdouble(1) / 3]]), "points[0][0]"),
     ],
 )
-def test_arrays_are_exact_or_refused(array: np.ndarray, place: str | None) -> None:
-    if place is None:
+def test_arrays_are_exact_or_refused(array: np.ndarray, param: str | None) -> None:
+    if param is None:
         assert (read_npy(npy(array), "points", max_rows=9, max_columns=9) == array).all()
         return
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as exc_info:
         read_npy(npy(array), "points", max_rows=9, max_columns=9)
-    assert refused.value.param == place
+    assert exc_info.value.param == param

@@ -1,4 +1,4 @@
-"""Long answers are written in pieces, and are what json would write."""
+"""Documents are written in blocks, which together are what the json module would write."""
 
 import gc
 import json
@@ -25,34 +25,34 @@ def test_rows_are_written_as_json_writes_them(rows: int) -> None:
     assert json.loads(b"".join(write_document({"rows": array}))) == {"rows": array.tolist()}
 
 
-def test_long_lists_are_written_in_pieces_and_let_go_of() -> None:
+def test_long_lists_are_written_in_blocks_and_released() -> None:
     data = [{"index": i, "words": [{"text": "a" * 2000}]} for i in range(1000)]
     expected = json.dumps({"id": "me", "data": data})
-    pieces = list(write_document({"id": "me", "data": data}))
-    assert json.loads(b"".join(pieces)) == json.loads(expected)
-    assert max(map(len, pieces)) < 2 * JSON_BLOCK_BYTES
+    blocks = list(write_document({"id": "me", "data": data}))
+    assert json.loads(b"".join(blocks)) == json.loads(expected)
+    assert max(map(len, blocks)) < 2 * JSON_BLOCK_BYTES
     assert data == [None] * 1000
 
 
-def test_documents_with_arrays_in_them_are_written_whole() -> None:
-    long = np.arange(3 * NUMBERS_PER_CALL)
+def test_documents_with_arrays_are_written_as_json_writes_them() -> None:
+    array = np.arange(3 * NUMBERS_PER_CALL)
     count = RECORDS_PER_BLOCK + 5
     records = Records(
         id=np.arange(count),
         kind=np.where(np.arange(count) % 2, "a", "b"),
-        place=np.full((count, 2), np.inf),
+        point=np.full((count, 2), np.inf),
         leaders=[np.arange(i % 3) for i in range(count)],
     )
     document = {
-        "a": {"b": long, "c": [np.ones((2, 2)), np.zeros((1, 2))]},
+        "a": {"b": array, "c": [np.ones((2, 2)), np.zeros((1, 2))]},
         "d": records, "e": Records(id=np.arange(0)), "f": None, "g": {},
     }  # fmt: skip
     rows = [
-        {"id": i, "kind": "ba"[i % 2], "place": [None, None], "leaders": list(range(i % 3))}
+        {"id": i, "kind": "ba"[i % 2], "point": [None, None], "leaders": list(range(i % 3))}
         for i in range(count)
     ]
     assert json.loads(b"".join(write_document(document))) == {
-        "a": {"b": long.tolist(), "c": [[[1, 1], [1, 1]], [[0, 0]]]}, "d": rows, "e": [], "f": None, "g": {},
+        "a": {"b": array.tolist(), "c": [[[1, 1], [1, 1]], [[0, 0]]]}, "d": rows, "e": [], "f": None, "g": {},
     }  # fmt: skip
 
 
@@ -67,12 +67,12 @@ def step_times_s(work: Iterable[object]) -> Iterator[float]:
 @pytest.mark.alone
 def test_long_documents_are_written_in_short_steps() -> None:
     count = 200_000
-    places = np.random.default_rng(3).normal(size=(count, 2))
-    records = Records(index=np.arange(count), point=places, leaders=[*np.arange(count)[:, None]])
-    pieces = write_document({"leaders": records, "limits": places, "wide": places.reshape(-1, 400)})
+    points = np.random.default_rng(3).normal(size=(count, 2))
+    records = Records(index=np.arange(count), point=points, leaders=[*np.arange(count)[:, None]])
+    blocks = write_document({"leaders": records, "limits": points, "wide": points.reshape(-1, 400)})
     gc.collect()
-    gc.freeze()  # as a started server does: what other tests left here is not the writer's to collect
+    gc.freeze()  # as a started server does: the objects of other tests are not collected in these steps
     try:
-        assert max(step_times_s(pieces)) < 0.05
+        assert max(step_times_s(blocks)) < 0.05
     finally:
         gc.unfreeze()
