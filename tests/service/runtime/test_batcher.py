@@ -1,4 +1,4 @@
-"""The batcher on fakes: what runs together, what is refused, who is dropped, what a failure costs whom."""
+"""The batcher with a fake runner: batches and their order, refusals, cancelled calls and failures."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Work:
-    """Something to double; it takes `runs` runs."""
+    """A value to double, in `runs` runs."""
 
     value: Any
     size: int = 1
@@ -29,7 +29,7 @@ class Work:
 
 
 class Doubler:
-    """Doubles numbers, and remembers what came together. Waits for `gate` before each run."""
+    """A runner that doubles numbers and records its batches. It waits for `gate` before each run."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[Any, list[Any]]] = []
@@ -52,30 +52,30 @@ class Doubler:
 
 
 @asynccontextmanager
-async def held(**options: Any) -> AsyncIterator[tuple[Doubler, Batcher[Any, Any]]]:
-    """A batcher whose runner is occupied until `gate` is set: what is submitted waits. Nothing is left."""
+async def blocked_batcher(**options: Any) -> AsyncIterator[tuple[Doubler, Batcher[Any, Any]]]:
+    """Yield a batcher whose runner waits until `gate` is set; check at the end that no item is left."""
     doubler = Doubler()
     batcher: Batcher[Any, Any] = Batcher(doubler, **{"budget": 1000, **options})
     doubler.gate.clear()
-    first = asyncio.create_task(batcher.submit("hold", [Work(0)]))
+    hold = asyncio.create_task(batcher.submit("hold", [Work(0)]))
     await asyncio.to_thread(doubler.entered.wait, 5)
     yield doubler, batcher
     doubler.gate.set()
-    await first
+    await hold
     assert batcher.depth == 0
     batcher.stop()
 
 
-async def wait(batcher: Batcher[Any, Any], *items: Work, key: str = "k") -> asyncio.Task[Any]:
-    """A call that waits for the runner."""
+async def enqueue(batcher: Batcher[Any, Any], *items: Work, key: str = "k") -> asyncio.Task[Any]:
+    """Return a call that waits for the runner."""
     call = asyncio.create_task(batcher.submit(key, items))
     await asyncio.sleep(0.01)
     return call
 
 
-async def test_batcher_runs_what_waits_together_when_the_runner_is_free_and_keeps_keys_apart() -> None:
-    async with held() as (doubler, batcher):
-        calls = [await wait(batcher, Work(n, 5), key="other" if n == 2 else "k") for n in range(5)]
+async def test_batcher_runs_waiting_calls_together_by_key_when_the_runner_is_free() -> None:
+    async with blocked_batcher() as (doubler, batcher):
+        calls = [await enqueue(batcher, Work(n, 5), key="other" if n == 2 else "k") for n in range(5)]
         assert batcher.depth == 5
         assert await batcher.submit("k", []) == []
         doubler.gate.set()
@@ -84,9 +84,9 @@ async def test_batcher_runs_what_waits_together_when_the_runner_is_free_and_keep
 
 
 async def test_long_item_takes_several_runs_with_those_of_others_between_them() -> None:
-    async with held(budget=256) as (doubler, batcher):
-        long = await wait(batcher, Work(100, 200, runs=3), Work(101, 200))
-        short = [await wait(batcher, Work(n, 30)) for n in range(2)]
+    async with blocked_batcher(budget=256) as (doubler, batcher):
+        long = await enqueue(batcher, Work(100, 200, runs=3), Work(101, 200))
+        short = [await enqueue(batcher, Work(n, 30)) for n in range(2)]
         assert batcher.depth == 4
         doubler.gate.set()
         assert await asyncio.gather(*short) == [[0], [2]]
@@ -94,36 +94,36 @@ async def test_long_item_takes_several_runs_with_those_of_others_between_them() 
         assert doubler.batches[1:] == [("k", [100, 0]), ("k", [100, 1]), ("k", [100]), ("k", [101])]
 
 
-async def test_next_is_the_call_that_was_given_least_or_in_every_third_run_the_oldest() -> None:
-    async with held(budget=256) as (doubler, batcher):
-        large = await wait(batcher, *(Work(n, 200) for n in range(3)))
-        small = await wait(batcher, *(Work(n, 50) for n in range(10, 16)))
+async def test_batcher_runs_the_least_served_call_next_and_the_oldest_in_every_third_run() -> None:
+    async with blocked_batcher(budget=256) as (doubler, batcher):
+        large = await enqueue(batcher, *(Work(n, 200) for n in range(3)))
+        small = await enqueue(batcher, *(Work(n, 50) for n in range(10, 16)))
         doubler.gate.set()
         await asyncio.gather(large, small)
         assert [items for _, items in doubler.batches[1:]] == [[0, 10], [1, 11], [12, 13, 14, 15], [2]]
 
 
 async def test_short_calls_do_not_wait_for_long_ones_in_their_run() -> None:
-    async with held() as (doubler, batcher):
-        short = [await wait(batcher, Work(n, 50)) for n in range(3)]
-        long = await wait(batcher, Work(10, 200), Work(11, 200))
+    async with blocked_batcher() as (doubler, batcher):
+        short = [await enqueue(batcher, Work(n, 50)) for n in range(3)]
+        long = await enqueue(batcher, Work(10, 200), Work(11, 200))
         doubler.gate.set()
         await asyncio.gather(long, *short)
         assert [items for _, items in doubler.batches[1:]] == [[0, 1, 2], [10, 11]]
 
 
-async def test_call_that_was_given_much_has_its_turn_among_many_that_were_not() -> None:
-    async with held(budget=200) as (doubler, batcher):
-        large = await wait(batcher, Work(0, 200), Work(1, 200))
-        small = [await wait(batcher, Work(n, 200)) for n in range(10, 40)]
+async def test_call_that_was_served_much_has_its_turn_among_many_new_ones() -> None:
+    async with blocked_batcher(budget=200) as (doubler, batcher):
+        large = await enqueue(batcher, Work(0, 200), Work(1, 200))
+        small = [await enqueue(batcher, Work(n, 200)) for n in range(10, 40)]
         doubler.gate.set()
         await asyncio.gather(large, *small)
         assert ("k", [1]) in doubler.batches[:FIRST_COME_EVERY]
 
 
-async def test_caller_who_leaves_stops_a_long_item_between_its_runs() -> None:
-    async with held() as (doubler, batcher):
-        long = await wait(batcher, Work(1, 200, runs=10**9))
+async def test_cancelled_call_stops_a_long_item_between_its_runs() -> None:
+    async with blocked_batcher() as (doubler, batcher):
+        long = await enqueue(batcher, Work(1, 200, runs=10**9))
         doubler.gate.set()
         while len(doubler.batches) < 5:
             await asyncio.sleep(0.001)
@@ -134,7 +134,7 @@ async def test_caller_who_leaves_stops_a_long_item_between_its_runs() -> None:
         assert (len(doubler.batches), batcher.depth) == (runs, 0)
 
 
-async def test_batcher_runs_together_what_takes_a_tenth_of_a_second() -> None:
+async def test_batcher_runs_together_as_much_as_takes_a_tenth_of_a_second() -> None:
     def slow(key: Any, items: Sequence[Work]) -> list[Any]:
         time.sleep(sum(item.size for item in items) / 40_000)
         return [item.value for item in items]
@@ -142,14 +142,14 @@ async def test_batcher_runs_together_what_takes_a_tenth_of_a_second() -> None:
     sizes: list[int] = []
     batcher: Batcher[Any, Any] = Batcher(slow, budget=10**6, report=lambda *run: sizes.append(run[1]))
     assert len(await batcher.submit("k", [Work(n, 10) for n in range(3000)])) == 3000
-    assert sizes[0] == 1000  # by the pace that is thought of a new runner
-    assert 1500 < max(sizes) <= 4000  # which was too little: it runs 4000 in that time
+    assert sizes[0] == 1000  # by the pace that is assumed of a new runner
+    assert 1500 < max(sizes) <= 4000  # by the measured pace, which is 4000 in that time
     batcher.stop()
 
 
-@pytest.mark.parametrize("few", [Work("small and slow"), Work(InvalidInput("no"), 200)])
-async def test_pace_is_not_that_of_small_runs_or_of_refusals(few: Work) -> None:
-    """Lone words made ten times as many callers wait too long, and refusals let ten times as many in."""
+@pytest.mark.parametrize("work", [Work("small and slow"), Work(InvalidInput("no"), 200)])
+async def test_pace_is_not_measured_on_small_runs_or_refusals(work: Work) -> None:
+    """Single words made the pace ten times too low, and refusals ten times too high."""
 
     def run(key: Any, items: Sequence[Work]) -> list[Any]:
         time.sleep(0.01 if len(items) == 1 and items[0].size == 1 else 0)
@@ -158,7 +158,7 @@ async def test_pace_is_not_that_of_small_runs_or_of_refusals(few: Work) -> None:
     sizes: list[int] = []
     batcher: Batcher[Any, Any] = Batcher(run, budget=10**6, report=lambda *run: sizes.append(run[1]))
     for _ in range(10):
-        await batcher.submit("k", [few])
+        await batcher.submit("k", [work])
     sizes.clear()
     await batcher.submit("k", [Work(n, 10) for n in range(300)])
     assert sizes[0] == 1000  # still by the pace of a new runner
@@ -167,8 +167,8 @@ async def test_pace_is_not_that_of_small_runs_or_of_refusals(few: Work) -> None:
 
 async def test_batcher_stays_within_its_budget_and_runs_an_item_over_it_alone() -> None:
     reports: list[tuple[int, int, float, float]] = []
-    async with held(budget=100, report=lambda *run: reports.append(run)) as (doubler, batcher):
-        call = await wait(batcher, *(Work(n, 200 if n > 6 else 30) for n in range(9)))
+    async with blocked_batcher(budget=100, report=lambda *run: reports.append(run)) as (doubler, batcher):
+        call = await enqueue(batcher, *(Work(n, 200 if n > 6 else 30) for n in range(9)))
         doubler.gate.set()
         assert await call == [2 * n for n in range(9)]
         assert [len(items) for _, items in doubler.batches[1:]] == [3, 3, 1, 1, 1]
@@ -176,18 +176,18 @@ async def test_batcher_stays_within_its_budget_and_runs_an_item_over_it_alone() 
 
 
 async def test_batcher_gives_waiting_keys_their_turn_under_steady_load() -> None:
-    async with held(budget=10) as (doubler, batcher):
-        steady = [await wait(batcher, Work(n, 10), key="a") for n in range(20)]
-        other = await wait(batcher, Work(99, 10), key="b")
+    async with blocked_batcher(budget=10) as (doubler, batcher):
+        steady = [await enqueue(batcher, Work(n, 10), key="a") for n in range(20)]
+        call = await enqueue(batcher, Work(99, 10), key="b")
         doubler.gate.set()
-        await asyncio.gather(*steady, other)
-        # After the hold and one run of those that waited already.
+        await asyncio.gather(*steady, call)
+        # After the blocking run and one run of the calls that waited already.
         assert [key for key, _ in doubler.batches].index("b") == 2
 
 
 async def test_batcher_finds_the_broken_item_and_its_neighbours_get_their_results() -> None:
-    async with held() as (doubler, batcher):
-        calls = [await wait(batcher, Work(value, 5)) for value in (1, "broken", 3)]
+    async with blocked_batcher() as (doubler, batcher):
+        calls = [await enqueue(batcher, Work(value, 5)) for value in (1, "broken", 3)]
         doubler.gate.set()
         first, broken, third = await asyncio.gather(*calls)
         assert (first, third) == ([2], [6])
@@ -195,8 +195,8 @@ async def test_batcher_finds_the_broken_item_and_its_neighbours_get_their_result
 
 
 async def test_batcher_never_runs_a_cancelled_call() -> None:
-    async with held() as (doubler, batcher):
-        calls = [await wait(batcher, Work(n, 5)) for n in range(4)]
+    async with blocked_batcher() as (doubler, batcher):
+        calls = [await enqueue(batcher, Work(n, 5)) for n in range(4)]
         calls[0].cancel()
         calls[2].cancel()
         await asyncio.sleep(0.01)
@@ -206,90 +206,90 @@ async def test_batcher_never_runs_a_cancelled_call() -> None:
 
 
 async def test_batcher_refuses_what_would_wait_too_long_but_never_when_it_is_empty() -> None:
-    async with held(wait_s=0.1) as (doubler, batcher):  # a thousand, by the pace of a new runner
-        waits = await wait(batcher, Work(1, 5000))
+    async with blocked_batcher(wait_s=0.1) as (doubler, batcher):  # a thousand, by the pace of a new runner
+        call = await enqueue(batcher, Work(1, 5000))
         with pytest.raises(Overloaded):
             await batcher.submit("k", [Work(1, 600)])
-        waits.cancel()
-        waits = await wait(batcher, Work(1, 900))
+        call.cancel()
+        call = await enqueue(batcher, Work(1, 900))
         doubler.gate.set()
-        assert await waits == [2]
+        assert await call == [2]
 
 
-async def test_one_who_asks_for_much_takes_nobody_elses_room() -> None:
-    """A call of a thousand long texts had all others refused for as long as it waited."""
-    async with held(wait_s=0.1) as (doubler, batcher):
-        long = await wait(batcher, *(Work(n, 1000) for n in range(100)))
-        short = [await wait(batcher, Work(50, 30)) for _ in range(20)]
-        with pytest.raises(Overloaded):  # behind twenty of its kind
+async def test_large_call_does_not_get_others_refused() -> None:
+    """While a call of a thousand long texts waited, all others were refused."""
+    async with blocked_batcher(wait_s=0.1) as (doubler, batcher):
+        long = await enqueue(batcher, *(Work(n, 1000) for n in range(100)))
+        short = [await enqueue(batcher, Work(50, 30)) for _ in range(20)]
+        with pytest.raises(Overloaded):  # behind twenty calls of its kind
             await batcher.submit("k", [Work(1, 500)])
         doubler.gate.set()
         assert await asyncio.gather(*short) == [[100]] * 20
         assert len(await long) == 100
 
 
-async def test_batcher_whose_runner_dies_fails_all_who_wait_and_all_who_come_later() -> None:
-    told = asyncio.Event()
-    async with held(failed=told.set) as (doubler, batcher):
+async def test_batcher_whose_runner_dies_fails_waiting_and_later_calls() -> None:
+    failed = asyncio.Event()
+    async with blocked_batcher(failed=failed.set) as (doubler, batcher):
         assert batcher.healthy()
-        calls = [await wait(batcher, Work("fatal", 5)), await wait(batcher, Work(1, 5), key="b")]
+        calls = [await enqueue(batcher, Work("fatal", 5)), await enqueue(batcher, Work(1, 5), key="b")]
         doubler.gate.set()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(result) for result in results] == [NotReady, NotReady]
-        await asyncio.wait_for(told.wait(), 5)
+        await asyncio.wait_for(failed.wait(), 5)
         assert not batcher.healthy()
         with pytest.raises(NotReady):
             await batcher.submit("k", [Work(1, 5)])
 
 
-async def test_batcher_that_is_stuck_does_not_look_healthy() -> None:
-    async with held() as (_, batcher):
+async def test_batcher_that_is_stuck_is_not_healthy() -> None:
+    async with blocked_batcher() as (_, batcher):
         await asyncio.sleep(0.05)
         assert not batcher.healthy(stuck_after_s=0.02)
         assert batcher.healthy(stuck_after_s=60)
 
 
-async def test_batcher_serves_a_thousand_mixed_callers_with_random_cancellations_rightly() -> None:
-    chance = random.Random(7)
+async def test_batcher_serves_a_thousand_mixed_calls_of_which_some_are_cancelled() -> None:
+    rng = random.Random(7)
     batcher: Batcher[Any, Any] = Batcher(Doubler(), budget=2000)
-    wanted: list[list[int]] = []
+    expected: list[list[int]] = []
     calls = []
     for n in range(1000):
-        items = [n * 100 + k for k in range(chance.choice([1, 1, 1, 2, 7, 40]))]
-        wanted.append([2 * item for item in items])
-        sized = [Work(item, chance.choice([3, 20, 90, 700]), chance.choice([1, 1, 3])) for item in items]
-        calls.append(asyncio.create_task(batcher.submit(chance.choice("abc"), sized)))
-        if chance.random() < 0.1:
+        items = [n * 100 + k for k in range(rng.choice([1, 1, 1, 2, 7, 40]))]
+        expected.append([2 * item for item in items])
+        works = [Work(item, rng.choice([3, 20, 90, 700]), rng.choice([1, 1, 3])) for item in items]
+        calls.append(asyncio.create_task(batcher.submit(rng.choice("abc"), works)))
+        if rng.random() < 0.1:
             await asyncio.sleep(0)
-    left = set(chance.sample(range(1000), 300))
-    for n in left:
+    cancelled = set(rng.sample(range(1000), 300))
+    for n in cancelled:
         await asyncio.sleep(0)
         calls[n].cancel()
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    gone = {n for n, result in enumerate(found) if isinstance(result, asyncio.CancelledError)}
-    assert gone <= left
-    assert all(found[n] == wanted[n] for n in set(range(1000)) - gone)
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    dropped = {n for n, result in enumerate(results) if isinstance(result, asyncio.CancelledError)}
+    assert dropped <= cancelled
+    assert all(results[n] == expected[n] for n in set(range(1000)) - dropped)
     assert batcher.depth == 0
     batcher.stop()
 
 
-async def test_runner_keeps_nothing_of_a_batch_that_is_over() -> None:
+async def test_runner_keeps_no_reference_to_a_finished_batch() -> None:
     class Answer:
         pass
 
     batcher: Batcher[Any, Any] = Batcher(lambda key, items: [Answer() for _ in items], budget=9)
     [answer] = await batcher.submit("k", [Work(0, 1)])
-    kept = weakref.ref(answer)
+    reference = weakref.ref(answer)
     del answer
     await asyncio.sleep(0.1)
     gc.collect()
-    assert kept() is None
+    assert reference() is None
     batcher.stop()
 
 
 def test_lengths_that_are_alike_run_together() -> None:
     lengths = [900, 3, 64, 500, 60, 1000, 7]
-    together = [sorted(lengths[i] for i in batch) for batch in group_by_length(lengths, 10**6)]
-    assert together == [[3, 7, 60, 64], [500, 900, 1000]]
+    batches = [sorted(lengths[i] for i in batch) for batch in group_by_length(lengths, 10**6)]
+    assert batches == [[3, 7, 60, 64], [500, 900, 1000]]
     assert [len(batch) for batch in group_by_length([10] * 5, 200, power=2)] == [2, 2, 1]
-    assert list(group_by_length([50], 7)) == [[0]]  # what is over the bound runs alone
+    assert list(group_by_length([50], 7)) == [[0]]  # an item over the budget runs alone

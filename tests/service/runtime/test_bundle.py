@@ -1,4 +1,4 @@
-"""Reading bundles: whole ones, broken ones by the name of the field at fault; versions, and going back."""
+"""Bundles: reading them, refusing broken ones by the field at fault, versions, and rollback."""
 
 import hashlib
 import json
@@ -27,8 +27,8 @@ from service.runtime.registry import with_default_model
 from service.settings import PRETRAINED_FOLDER, Settings
 
 
-@pytest.mark.parametrize("format_", [2, 3], ids=["made before", "of today"])
-def test_bundle_is_read_whole(tmp_path: Path, format_: int) -> None:
+@pytest.mark.parametrize("format_", [2, 3], ids=["old", "current"])
+def test_bundle_of_either_format_is_read(tmp_path: Path, format_: int) -> None:
     bundle = read_bundle(write_stub_bundle(tmp_path / "tiny", format=format_, alpha=1.5))
     assert (bundle.name, bundle.kind, bundle.model, bundle.vocabulary) == ("tiny", "dynamics", b"graph", None)
     assert bundle.card["alpha"] == 1.5
@@ -66,14 +66,14 @@ def test_bundle_of_0_3_is_read_with_the_names_of_0_4(tmp_path: Path) -> None:
 def test_bundle_that_breaks_the_contract_is_refused_by_field(
     tmp_path: Path, changes: dict[str, Any], field: str
 ) -> None:
-    with pytest.raises(BundleError) as refused:
+    with pytest.raises(BundleError) as exc_info:
         read_bundle(write_stub_bundle(tmp_path / "tiny", **changes))
-    assert refused.value.param == field
-    assert "tiny" in refused.value.message
+    assert exc_info.value.param == field
+    assert "tiny" in exc_info.value.message
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"])
-def test_bundle_whose_card_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_bundle_whose_card_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
     folder = write_stub_bundle(tmp_path / "tiny")
     (folder / "card.json").write_bytes(content)
     with pytest.raises(BundleError, match=r"tiny/card\.json is not"):
@@ -98,14 +98,14 @@ def test_default_pretrained_models_have_a_graph_for_gpus(name: str, caplog: pyte
 
 
 def test_bundle_digest_changes_with_any_of_its_files(tmp_path: Path) -> None:
-    first = read_bundle(write_stub_bundle(tmp_path / "a" / "tiny"))
-    same = read_bundle(write_stub_bundle(tmp_path / "b" / "tiny"))
-    other = read_bundle(write_stub_bundle(tmp_path / "c" / "tiny", description="something else"))
-    assert first.digest == same.digest
-    assert first.digest != other.digest
+    bundle = read_bundle(write_stub_bundle(tmp_path / "a" / "tiny"))
+    copy = read_bundle(write_stub_bundle(tmp_path / "b" / "tiny"))
+    changed = read_bundle(write_stub_bundle(tmp_path / "c" / "tiny", description="something else"))
+    assert bundle.digest == copy.digest
+    assert bundle.digest != changed.digest
 
 
-def test_find_bundles_skips_what_is_hidden_or_still_being_written(tmp_path: Path) -> None:
+def test_find_bundles_skips_hidden_and_incomplete_folders(tmp_path: Path) -> None:
     write_stub_bundle(tmp_path / "b")
     write_stub_bundle(tmp_path / "a")
     write_stub_bundle(tmp_path / ".new")
@@ -113,24 +113,24 @@ def test_find_bundles_skips_what_is_hidden_or_still_being_written(tmp_path: Path
     assert list(find_bundles([tmp_path])) == ["a", "b"]
 
 
-def test_find_bundles_lets_ones_own_replace_the_bundled_one_of_its_name(tmp_path: Path) -> None:
-    for folder, name in (("bundled", "a"), ("bundled", "b"), ("own", "b"), ("own", "c")):
+def test_find_bundles_prefers_a_custom_bundle_to_a_pretrained_one_of_its_name(tmp_path: Path) -> None:
+    for folder, name in (("pretrained", "a"), ("pretrained", "b"), ("custom", "b"), ("custom", "c")):
         write_stub_bundle(tmp_path / folder / name, name=name)
-    found = find_bundles([tmp_path / "bundled", tmp_path / "own"])
-    whose = {name: path.parent.name for name, path in found.items()}
-    assert whose == {"a": "bundled", "b": "own", "c": "own"}
+    bundles = find_bundles([tmp_path / "pretrained", tmp_path / "custom"])
+    folders = {name: path.parent.name for name, path in bundles.items()}
+    assert folders == {"a": "pretrained", "b": "custom", "c": "custom"}
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "version"),
     [("mine", "mine@10"), ("mine@2", "mine@2"), ("plain", "plain"), ("nobody", "nobody"), ("odd@x", "odd@x")],
 )
-def test_name_means_its_newest_version(name: str, meant: str) -> None:
-    assert newest_version(name, ["mine@2", "mine@10", "plain", "plain@3", "odd@x", "min@99"]) == meant
+def test_name_means_its_newest_version(name: str, version: str) -> None:
+    assert newest_version(name, ["mine@2", "mine@10", "plain", "plain@3", "odd@x", "min@99"]) == version
 
 
 @pytest.mark.parametrize(
-    ("own", "named", "bundled", "default"),
+    ("names", "default_model", "pretrained", "expected"),
     [
         (["mine"], "", True, PRETRAINED_DEFAULT),
         (["mine"], "mine", True, "mine"),
@@ -140,19 +140,19 @@ def test_name_means_its_newest_version(name: str, meant: str) -> None:
         ([], "", True, PRETRAINED_DEFAULT),
     ],
 )
-def test_default_changes_only_when_told(
-    tmp_path: Path, own: list[str], named: str, bundled: bool, default: str
+def test_default_model_is_the_pretrained_one_unless_another_is_set_or_alone(
+    tmp_path: Path, names: list[str], default_model: str, pretrained: bool, expected: str
 ) -> None:
-    for name in own:
+    for name in names:
         encoder = {"name": "reader", "sha256": "0"}
         write_stub_bundle(tmp_path / name, name=name, kind="text-classification", encoder=encoder)
     write_stub_bundle(tmp_path / "chords", name="chords", kind="sequences")
-    settings = Settings(models_dir=tmp_path, default_model=named, pretrained_models=bundled)
-    assert with_default_model(settings).default_model == default
+    settings = Settings(models_dir=tmp_path, default_model=default_model, pretrained_models=pretrained)
+    assert with_default_model(settings).default_model == expected
 
 
-def test_bundle_is_read_in_no_more_memory_than_it_has(tmp_path: Path) -> None:
-    """Row 21: two gigabytes were asked for at once, which a limit of address space refuses."""
+def test_bundle_is_read_in_little_memory(tmp_path: Path) -> None:
+    """Two gigabytes were once allocated at once, which fails under a limit of address space."""
     write_stub_bundle(tmp_path / "tiny")
     read_bundle(tmp_path / "tiny")
     tracemalloc.start()
@@ -169,7 +169,7 @@ def write_versions(folder: Path, *graphs: bytes) -> None:
         write_stub_bundle(folder / name, graph, name=name, model_sha256=digest)
 
 
-def test_going_back_serves_the_version_before_and_loses_nothing(tmp_path: Path) -> None:
+def test_rollback_serves_the_version_before_and_deletes_nothing(tmp_path: Path) -> None:
     write_versions(tmp_path, b"one", b"two")
     assert roll_back(tmp_path, "mine") == ("mine@1", "mine@3")
     assert newest_version("mine", find_bundles([tmp_path])) == "mine@3"
@@ -179,23 +179,23 @@ def test_going_back_serves_the_version_before_and_loses_nothing(tmp_path: Path) 
     assert roll_back(tmp_path, "mine") == ("mine@2", "mine@4")
 
 
-def test_rollbacks_at_once_write_whole_versions_or_say_one_sentence(tmp_path: Path) -> None:
-    """Those that lost the race raised the error of a rename, with its number."""
+def test_simultaneous_rollbacks_write_complete_versions_or_fail_with_one_sentence(tmp_path: Path) -> None:
+    """The rollbacks that lost the race once raised the bare error of a rename."""
     write_versions(tmp_path, b"one", b"two")
     start = threading.Barrier(8)
 
-    def go_back() -> str:
+    def run() -> str:
         start.wait()
         try:
             return roll_back(tmp_path, "mine")[1]
-        except BundleError as refused:
-            return refused.message
+        except BundleError as error:
+            return error.message
 
     with ThreadPoolExecutor(8) as pool:
-        ends = list(pool.map(lambda _: go_back(), range(8)))
-    written = [end for end in ends if end.startswith("mine@")]
-    late = re.compile(r"another command has written mine@\d+ meanwhile: look at it, and try again")
-    assert all(late.fullmatch(end) for end in ends if end not in written)
+        outcomes = list(pool.map(lambda _: run(), range(8)))
+    written = [outcome for outcome in outcomes if outcome.startswith("mine@")]
+    conflict = re.compile(r"another command has written mine@\d+ meanwhile: look at it, and try again")
+    assert all(conflict.fullmatch(outcome) for outcome in outcomes if outcome not in written)
     names = {f"mine@{number}" for number in range(1, 3 + len(written))}
     assert sorted(written) == sorted(names - {"mine@1", "mine@2"})
     assert {path.name for path in tmp_path.iterdir()} == names
@@ -203,34 +203,34 @@ def test_rollbacks_at_once_write_whole_versions_or_say_one_sentence(tmp_path: Pa
         read_bundle(tmp_path / name)
 
 
-def test_rollback_that_cannot_write_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    """shutil.copytree raised a list of tuples. A limit on the size of files stands for a full disk."""
+def test_rollback_that_cannot_write_fails_with_one_sentence_and_leaves_no_files(tmp_path: Path) -> None:
+    """The error of shutil.copytree is a list of tuples. A limit on file sizes stands for a full disk."""
     write_versions(tmp_path, b"one" * 10_000, b"two")
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
         "from service.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
-    ended = run_python(code, "models", "rollback", "mine", "--models-dir", str(tmp_path))
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert re.fullmatch(r"hardmax: (\S+: )?File too large\n", ended.stderr)
+    process = run_python(code, "models", "rollback", "mine", "--models-dir", str(tmp_path))
+    assert (process.returncode, process.stdout) == (2, "")
+    assert re.fullmatch(r"hardmax: (\S+: )?File too large\n", process.stderr)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine@1", "mine@2"]
 
 
-def test_single_version_cannot_go_back(tmp_path: Path) -> None:
+def test_single_version_cannot_be_rolled_back(tmp_path: Path) -> None:
     write_versions(tmp_path, b"one")
     with pytest.raises(NotFound, match=r"there is mine@1"):
         roll_back(tmp_path, "mine")
 
 
-def test_bundle_that_comes_while_others_are_looked_for_is_seen_once_or_not_at_all(tmp_path: Path) -> None:
-    """The second look of one search met it, and the first one had not: KeyError."""
+def test_bundle_that_is_added_during_a_search_does_not_fail_it(tmp_path: Path) -> None:
+    """The second listing of a search had a bundle that the first one had not: KeyError."""
 
     class Folder:
-        looks = 0
+        listings = 0
 
         def iterdir(self) -> Iterator[Path]:
-            self.looks += 1
-            if self.looks == 2:
+            self.listings += 1
+            if self.listings == 2:
                 write_stub_bundle(tmp_path / "late")
             return tmp_path.iterdir()
 

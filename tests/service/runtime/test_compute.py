@@ -1,4 +1,4 @@
-"""The compute process: who works, who waits, what becomes of those who leave, and its bound of memory."""
+"""The compute process: running and waiting jobs, cancelled callers, failures, and the limit of memory."""
 
 import asyncio
 import os
@@ -26,43 +26,43 @@ async def compute() -> AsyncIterator[Compute]:
 
 
 def children() -> set[int]:
-    """The processes that run here, without those that have ended."""
+    """Return the ids of the child processes that have not ended."""
     return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE}
 
 
-async def test_jobs_run_in_one_process_that_is_not_the_servers(compute: Compute) -> None:
-    first = await compute.run(jobs.PID)
-    assert first != os.getpid()
-    await asyncio.sleep(1)  # the spare is there
+async def test_jobs_run_in_one_process_that_is_not_that_of_the_server(compute: Compute) -> None:
+    pid = await compute.run(jobs.PID)
+    assert pid != os.getpid()
+    await asyncio.sleep(1)  # until the spare is there
     assert len({await compute.run(jobs.PID) for _ in range(5)}) <= 2
 
 
-async def test_small_job_does_not_wait_for_a_large_one_and_large_ones_wait(compute: Compute) -> None:
-    async def timed(seconds: float, large: bool) -> float:
+async def test_large_jobs_wait_for_each_other_and_small_ones_do_not(compute: Compute) -> None:
+    async def end_of(seconds: float, large: bool) -> float:
         await compute.run(jobs.sleep, seconds, large=large)
         return time.monotonic()
 
     await compute.run(jobs.PID)
-    began = time.monotonic()
-    large = asyncio.gather(timed(1.5, True), timed(0.0, True))
+    start_s = time.monotonic()
+    large_jobs = asyncio.gather(end_of(1.5, True), end_of(0.0, True))
     await asyncio.sleep(0.1)
-    small = await timed(0.0, False) - began
-    ends = [end - began for end in await large]
-    assert small < 1.4
-    assert min(ends) >= 1.5
+    small_s = await end_of(0.0, False) - start_s
+    large_s = [end_s - start_s for end_s in await large_jobs]
+    assert small_s < 1.4
+    assert min(large_s) >= 1.5
 
 
-async def test_small_job_waits_for_small_ones_alone(compute: Compute) -> None:
+async def test_small_job_waits_only_for_small_ones(compute: Compute) -> None:
     await compute.run(jobs.PID)
-    others = [asyncio.create_task(compute.run(jobs.sleep, 3)) for _ in range(3)]
+    tasks = [asyncio.create_task(compute.run(jobs.sleep, 3)) for _ in range(3)]
     await asyncio.sleep(0.1)
-    began = time.monotonic()
+    start_s = time.monotonic()
     await compute.run(jobs.sleep, 0, small=True)
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - start_s < 2.5
     assert compute.waiting == 1
-    for each in others:
-        each.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     assert compute.waiting == 0
 
 
@@ -85,9 +85,9 @@ async def test_process_is_killed_when_its_caller_leaves_and_a_spare_takes_over(c
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    began = time.monotonic()
+    start_s = time.monotonic()
     assert await compute.run(jobs.PID) in before
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - start_s < 0.5
     await asyncio.to_thread(eventually, lambda: len(before & children()) < len(before))
     assert compute.jobs == 0
 
@@ -121,15 +121,15 @@ async def test_job_over_its_memory_is_too_large_and_the_next_one_is_not(compute:
 
 
 async def test_process_that_keeps_memory_is_replaced(compute: Compute) -> None:
-    grown = await compute.run(jobs.leak_memory)
-    await asyncio.to_thread(eventually, lambda: grown not in children())
+    pid = await compute.run(jobs.leak_memory)
+    await asyncio.to_thread(eventually, lambda: pid not in children())
 
 
 async def test_errors_of_a_job_arrive_as_they_were_raised(compute: Compute) -> None:
-    with pytest.raises(InvalidInput) as refusal:
+    with pytest.raises(InvalidInput) as exc_info:
         await compute.run(jobs.refuse)
-    assert (refusal.value.message, refusal.value.param) == ("points[3] is wrong", "points[3]")
-    assert "in refuse" in refusal.value.__notes__[0]
+    assert (exc_info.value.message, exc_info.value.param) == ("points[3] is wrong", "points[3]")
+    assert "in refuse" in exc_info.value.__notes__[0]
     with pytest.raises(InferenceError, match="cannot be pickled"):
         await compute.run(jobs.raise_local)
 
@@ -142,7 +142,7 @@ async def test_process_that_ends_by_itself_is_a_failure_of_this_job_alone(comput
 
 async def test_job_does_not_get_a_process_that_has_ended_while_it_was_idle(compute: Compute) -> None:
     await compute.run(jobs.PID)
-    await asyncio.sleep(1)  # the spare is there
+    await asyncio.sleep(1)  # until the spare is there
     for pid in (idle := children()):
         os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(eventually, lambda: not any(worker.usable for worker in compute._idle))
@@ -185,7 +185,7 @@ async def test_stop_ends_every_process_and_refuses_further_jobs(compute: Compute
 
 
 async def test_stop_closes_the_pipes_of_processes_that_have_just_ended() -> None:
-    """Closing was left to a thread whose queue the stop cancelled: the pipes stayed open."""
+    """The stop once cancelled the queue of the thread that closes them: they stayed open."""
     for _ in range(5):
         before = psutil.Process().num_fds()
         compute = Compute(memory_bytes=200_000_000, preload=["jobs"])

@@ -1,4 +1,4 @@
-"""Models by name: each bundle is loaded, kept, replaced and refused alone."""
+"""The registry: every bundle is loaded, replaced and refused independently of the others."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from service.runtime.registry import Registry, bundle_fingerprints
 
 
 def load(bundle: Bundle) -> str:
-    """A loader that reads its card as a careless one does."""
+    """Load a bundle without validating its card."""
     return f"{bundle.name} of {int(bundle.card.get('max_length', 8))}"
 
 
@@ -33,9 +33,9 @@ def edit_card(folder: Path, **changes: Any) -> None:
     (folder / "card.json").write_text(json.dumps(card | changes))
 
 
-def replace(path: Path, by: Callable[[Path], object]) -> None:
+def replace(path: Path, create: Callable[[Path], object]) -> None:
     path.unlink()
-    by(path)
+    create(path)
 
 
 def point_at_itself(path: Path) -> None:
@@ -43,7 +43,7 @@ def point_at_itself(path: Path) -> None:
 
 
 DEEP = json.loads("[" * 254 + "]" * 254)
-BREAKS: list[tuple[Callable[[Path], object], str]] = [
+DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (lambda folder: edit_card(folder, max_length="many"), " cannot be loaded: ValueError: invalid literal"),
     (lambda folder: edit_card(folder, kind="sequences"), " cannot be loaded: KeyError: 'sequences'"),
     (
@@ -70,37 +70,37 @@ BREAKS: list[tuple[Callable[[Path], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "why"), BREAKS)
-def test_bundle_fails_alone_by_name_at_the_start_and_at_a_reload(
-    tmp_path: Path, damage: Callable[[Path], object], why: str
+@pytest.mark.parametrize(("damage", "reason"), DAMAGES)
+def test_broken_bundle_is_refused_alone_at_the_start_and_at_a_reload(
+    tmp_path: Path, damage: Callable[[Path], object], reason: str
 ) -> None:
     write_stub_bundle(tmp_path / "sound", name="sound")
     damage(write_stub_bundle(tmp_path / "broken", name="broken"))
     registry = registry_of(tmp_path)
     assert list(registry.entries) == ["sound"]
     assert list(registry.refused) == ["broken"]
-    assert registry.refused["broken"].startswith(f"broken{why}")
+    assert registry.refused["broken"].startswith(f"broken{reason}")
     shutil.rmtree(tmp_path / "broken")
     write_stub_bundle(tmp_path / "broken", name="broken")
     registry.refresh()
     assert (list(registry.entries), registry.refused) == (["broken", "sound"], {})
     damage(tmp_path / "broken")
     registry.refresh()
-    assert registry.entries["broken"].model == "broken of 8"  # what was served stays
+    assert registry.entries["broken"].model == "broken of 8"  # the loaded model stays
     assert list(registry.refused) == ["broken"]
 
 
-def test_folder_whose_name_is_no_text_is_refused_in_words_that_an_answer_can_hold(tmp_path: Path) -> None:
+def test_folder_whose_name_is_not_utf8_is_refused_under_a_printable_name(tmp_path: Path) -> None:
     """GET /info once answered 500 because of such a name."""
     write_stub_bundle(tmp_path / "sound", name="sound")
-    nameless = os.path.join(os.fsencode(tmp_path), b"\xff\xfe")
-    shutil.copytree(os.fsencode(tmp_path / "sound"), nameless)
+    folder = os.path.join(os.fsencode(tmp_path), b"\xff\xfe")
+    shutil.copytree(os.fsencode(tmp_path / "sound"), folder)
     registry = registry_of(tmp_path)
     assert list(registry.entries) == ["sound"]
     assert dict(registry.refused) == {"??": "??: its card calls it 'sound'; a bundle's folder bears its name"}
 
 
-def test_missing_model_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_why_missing_gives_the_reason_of_a_refusal(tmp_path: Path) -> None:
     write_stub_bundle(tmp_path / "a", name="a")
     write_stub_bundle(tmp_path / "b", name="b", license=None)
     write_stub_bundle(tmp_path / "mine@2", name="mine@2")
@@ -110,20 +110,21 @@ def test_missing_model_is_told_with_the_reason(tmp_path: Path) -> None:
     assert registry.why_missing("c") == "there is no model c"
 
 
-def stand(folder: Path, name: str, reader: bytes) -> None:
-    """A head on the reader whose graph has these bytes."""
-    named = {"name": "reader", "sha256": hashlib.sha256(reader).hexdigest()}
-    write_stub_bundle(folder / name, name=name, kind="text-classification", encoder=named)
+def put_head(folder: Path, name: str, graph: bytes) -> None:
+    """Write a head on the encoder whose graph has these bytes."""
+    encoder = {"name": "reader", "sha256": hashlib.sha256(graph).hexdigest()}
+    write_stub_bundle(folder / name, name=name, kind="text-classification", encoder=encoder)
 
 
-def put_reader(folder: Path, graph: bytes, **card: Any) -> None:
+def put_encoder(folder: Path, graph: bytes, **card: Any) -> None:
+    """Write an encoder, in the place of one that is there."""
     shutil.rmtree(folder, ignore_errors=True)
     digest = hashlib.sha256(graph).hexdigest()
     write_stub_bundle(folder, graph, name=folder.name, kind="encoder", model_sha256=digest, **card)
     (folder / "pieces.json").write_text("{}")
 
 
-def test_head_stands_on_its_reader_and_is_refused_by_name_without_it(tmp_path: Path) -> None:
+def test_head_is_loaded_with_its_encoder_and_refused_without_it(tmp_path: Path) -> None:
     loaded: list[str] = []
 
     def note(bundle: Bundle) -> str:
@@ -131,69 +132,69 @@ def test_head_stands_on_its_reader_and_is_refused_by_name_without_it(tmp_path: P
         return bundle.name
 
     registry = Registry([tmp_path], {"encoder": note, "text-classification": note})
-    stand(tmp_path, "a head", b"one")
+    put_head(tmp_path, "a head", b"one")
     registry.refresh()
     digest = hashlib.sha256(b"one").hexdigest()[:12]
-    why = f"a head needs the encoder reader ({digest}), which is not here"
-    assert (loaded, registry.refused) == ([], {"a head": why})
+    reason = f"a head needs the encoder reader ({digest}), which is not here"
+    assert (loaded, registry.refused) == ([], {"a head": reason})
     with pytest.raises(NotFound, match="which is not here"):
         registry.find("a head", "text-classification")
-    put_reader(tmp_path / "reader", b"one")
+    put_encoder(tmp_path / "reader", b"one")
     registry.refresh()
     assert (loaded, list(registry.entries)) == (["reader", "a head"], ["a head", "reader"])
-    os.utime(tmp_path / "reader" / "card.json")  # touched, and still the same
+    os.utime(tmp_path / "reader" / "card.json")  # touched and unchanged
     registry.refresh()
     assert loaded == ["reader", "a head"]
-    put_reader(tmp_path / "reader", b"one", description="with other lists")
+    put_encoder(tmp_path / "reader", b"one", description="with other lists")
     registry.refresh()
-    assert loaded == ["reader", "a head"] * 2  # it reads with the new one
-    put_reader(tmp_path / "reader", b"two")
+    assert loaded == ["reader", "a head"] * 2  # the head is loaded again with it
+    put_encoder(tmp_path / "reader", b"two")
     registry.refresh()
-    assert registry.refused == {"a head": why}  # what was served stays
+    assert registry.refused == {"a head": reason}  # the loaded model stays
     assert registry.find("a head", "text-classification") == "a head"
 
 
-def test_head_finds_its_reader_by_digest_behind_another_of_that_name(tmp_path: Path) -> None:
-    bundled, own = tmp_path / "bundled", tmp_path / "own"
-    put_reader(bundled / "reader", b"one")
-    put_reader(own / "reader", b"two")
-    stand(own, "mine", b"one")
-    stand(own, "other", b"two")
+def test_head_finds_its_encoder_by_digest_when_another_one_has_its_name(tmp_path: Path) -> None:
+    pretrained, custom = tmp_path / "pretrained", tmp_path / "custom"
+    put_encoder(pretrained / "reader", b"one")
+    put_encoder(custom / "reader", b"two")
+    put_head(custom, "mine", b"one")
+    put_head(custom, "other", b"two")
     loaders = {"encoder": lambda bundle: bundle.digest, "text-classification": load}
-    registry = Registry([bundled, own], loaders)
+    registry = Registry([pretrained, custom], loaders)
     registry.refresh()
     hidden = f"reader ({hashlib.sha256(b'one').hexdigest()[:12]})"
     assert (list(registry.entries), registry.refused) == (["mine", "other", "reader", hidden], {})
     assert registry.entries["mine"].encoder_digest == registry.entries[hidden].digest
     assert registry.entries["other"].encoder_digest == registry.entries["reader"].digest
-    put_reader(own / "reader", b"one")  # a copy of the same is no second reader
-    shutil.rmtree(own / "other")
+    put_encoder(custom / "reader", b"one")  # an identical copy is not loaded twice
+    shutil.rmtree(custom / "other")
     registry.refresh()
     assert list(registry.entries) == ["mine", "reader"]
 
 
-def test_broken_reader_keeps_heads_on_another_from_nothing(
+def test_broken_encoder_does_not_affect_heads_on_another_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where models are loaded one by one, too."""
-    put_reader(tmp_path / "broken", b"two")
+    """The models are loaded one by one, as by `hardmax.Local`."""
+    put_encoder(tmp_path / "broken", b"two")
     (tmp_path / "broken" / "pieces.json").unlink()
-    put_reader(tmp_path / "reader", b"one")
-    stand(tmp_path, "mine", b"one")
-    stand(tmp_path, "other", b"two")
+    put_encoder(tmp_path / "reader", b"one")
+    put_head(tmp_path, "mine", b"one")
+    put_head(tmp_path, "other", b"two")
     registry = Registry([tmp_path], {"encoder": load, "text-classification": load})
     registry.load("mine")
     assert registry.find("mine", "text-classification") == "mine of 8"
     assert caplog.messages == []  # the encoder of another model is not loaded
-    why = "broken/pieces.json cannot be read: No such file or directory"
+    reason = "broken/pieces.json cannot be read: No such file or directory"
     for _ in range(2):
         with pytest.raises(BundleError, match=r"other needs the encoder reader .*, which is not here"):
             registry.load("other")
-    assert caplog.messages == [f"bundle broken refused: {why}"]  # once
-    assert dict(registry.refused) == {"broken": why}
+    assert caplog.messages == [f"bundle broken refused: {reason}"]  # and logged once
+    assert dict(registry.refused) == {"broken": reason}
 
 
-def test_only_the_newest_version_is_loaded_until_another_is_asked_for(tmp_path: Path) -> None:
+def test_only_the_newest_version_is_loaded_until_another_is_requested(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@2", "mine@10", "other"):
         write_stub_bundle(tmp_path / name, name=name)
     loaded: list[str] = []
@@ -227,7 +228,7 @@ def test_version_has_one_name(tmp_path: Path, alias: str) -> None:
     write_stub_bundle(tmp_path / alias, name=alias)
     registry = registry_of(tmp_path)
     assert registry.find("mine", "dynamics") == "mine@1 of 8"
-    assert registry.find(alias, "dynamics") == f"{alias} of 8"  # another bundle, and no version
+    assert registry.find(alias, "dynamics") == f"{alias} of 8"  # a bundle, but not a version of mine
     shutil.rmtree(tmp_path / alias)
     registry.refresh()
     with pytest.raises(NotFound):
@@ -237,7 +238,7 @@ def test_version_has_one_name(tmp_path: Path, alias: str) -> None:
 def test_cards_are_parsed_again_only_when_they_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twice a second all of them were: twenty of .9 MB took 17 % of a core at rest."""
+    """All were once parsed twice a second: twenty cards of .9 MB took 17 % of an idle core."""
     for name in ("a", "b"):
         write_stub_bundle(tmp_path / name, name=name)
     parsed: list[str] = []

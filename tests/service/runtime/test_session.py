@@ -1,4 +1,4 @@
-"""The runtime: arrays in, arrays out, and every failure of ONNX Runtime as one of ours."""
+"""The runtime: graphs run, and every failure of ONNX Runtime becomes an error of the service."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ from service.runtime.session import _IDENTITY, CUDA, SLOW_PRODUCTS, Runtime, Ses
 HAS_CUDA = CUDA in ort.get_available_providers()
 
 
-def test_session_runs_what_is_asked() -> None:
+def test_session_runs_its_graph() -> None:
     session = Runtime("cpu").open(_IDENTITY)
     (y,) = session.run({"x": np.float32([1, 2])}, ["y"])
     assert y.tolist() == [1, 2]
@@ -31,47 +31,47 @@ def test_session_runs_what_is_asked() -> None:
 @pytest.mark.parametrize(
     "feeds", [{}, {"x": np.zeros(2)}, {"x": np.zeros((1, 1), np.float32)}, {"z": np.zeros(1)}]
 )
-def test_session_failure_becomes_ours(feeds: dict[str, np.ndarray]) -> None:
+def test_session_failure_becomes_an_inference_error(feeds: dict[str, np.ndarray]) -> None:
     session = Runtime("cpu").open(_IDENTITY)
     with pytest.raises(InferenceError):
         session.run(feeds, ["y"])
 
 
 @pytest.mark.parametrize(("module", "writes"), [("onnxruntime", True), ("service.runtime.session", False)])
-def test_onnxruntime_reports_nothing_to_its_maker(tmp_path: Path, module: str, writes: bool) -> None:
-    """What it would send, it writes below HOME first. By itself it does, which shows that this can fail."""
-    ours = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("ORT_")}
-    environment = {**ours, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+def test_onnxruntime_sends_no_telemetry(tmp_path: Path, module: str, writes: bool) -> None:
+    """Events to be sent are first written below HOME. A plain import writes some, so the test can fail."""
+    base = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("ORT_")}
+    environment = {**base, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", f"import {module}"], env=environment, check=True, timeout=60)
     assert bool(list(tmp_path.rglob("*"))) == writes
 
 
 def test_runtime_refuses_a_damaged_graph() -> None:
-    with pytest.raises(BundleError) as refused:
+    with pytest.raises(BundleError) as exc_info:
         Runtime("cpu").open(_IDENTITY[:-9])
-    assert refused.value.param == "model.onnx"
+    assert exc_info.value.param == "model.onnx"
 
 
 def test_load_that_takes_too_long_is_refused_even_if_no_graph_ran() -> None:
-    """It was served, and every run of it was ended at once."""
-    own = Runtime("cpu")
+    """Such a model was once served, and each of its runs was ended at once."""
+    runtime = Runtime("cpu")
 
-    def load(for_s: float) -> Session:
-        session = own.open(_IDENTITY)
-        time.sleep(for_s)
+    def load(duration_s: float) -> Session:
+        session = runtime.open(_IDENTITY)
+        time.sleep(duration_s)
         return session
 
     with pytest.raises(BundleError, match=r"it took more than 0.01 s"):
-        own.limit(0.01)(load)(0.2)
-    session = own.limit(60)(load)(0)
+        runtime.limit(0.01)(load)(0.2)
+    session = runtime.limit(60)(load)(0)
     assert session.run({"x": np.float32([3])}, ["y"])[0].tolist() == [3]
 
 
 def test_every_exception_of_onnxruntime_has_a_counterpart() -> None:
     state = ort.capi.onnxruntime_pybind11_state
-    theirs = {e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)}
-    assert theirs
-    assert theirs <= set(session.ort_errors())
+    exceptions = {e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)}
+    assert exceptions
+    assert exceptions <= set(session.ort_errors())
 
 
 @pytest.mark.skipif(HAS_CUDA, reason="this onnxruntime has CUDA")
@@ -90,7 +90,7 @@ def test_provider_cuda_really_runs_on_the_device() -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_products_of_whole_numbers_are_exact_on_every_processor(sign: int) -> None:
+def test_integer_products_are_exact_on_every_processor(sign: int) -> None:
     """Two neighbouring products of 255 and 127 do not fit in 16 bits, in which old kernels add them."""
     weight = np.full((64, 8), sign * 127, np.int8)
     graph = helper.make_graph(
@@ -107,7 +107,7 @@ def test_products_of_whole_numbers_are_exact_on_every_processor(sign: int) -> No
 
 
 @pytest.mark.parametrize("overflows", [True, False])
-def test_slow_products_are_asked_for_only_where_the_usual_ones_overflow(
+def test_slow_products_are_enabled_only_where_the_usual_ones_overflow(
     overflows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "products_overflow", lambda: overflows)
@@ -119,7 +119,7 @@ def test_slow_products_are_asked_for_only_where_the_usual_ones_overflow(
             options.get_session_config_entry(SLOW_PRODUCTS)
 
 
-def external(location: str, offset: int = 0, length: int = 4) -> TensorProto:
+def external_tensor(location: str, offset: int = 0, length: int = 4) -> TensorProto:
     tensor = TensorProto(name="w", data_type=TensorProto.UINT8, dims=[length])
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", offset), ("length", length)):
@@ -136,22 +136,22 @@ def as_constant(w: TensorProto) -> onnx.ModelProto:
 
 
 def in_a_branch(w: TensorProto) -> onnx.ModelProto:
-    yes = helper.make_tensor("yes", TensorProto.BOOL, [], [True])
-    given = helper.make_tensor_value_info("given", TensorProto.UINT8, None)
-    branch = helper.make_graph([helper.make_node("Identity", ["w"], ["given"])], "branch", [], [given], [w])
-    return model([helper.make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=branch)], [yes])
+    true = helper.make_tensor("true", TensorProto.BOOL, [], [True])
+    output = helper.make_tensor_value_info("output", TensorProto.UINT8, None)
+    branch = helper.make_graph([helper.make_node("Identity", ["w"], ["output"])], "branch", [], [output], [w])
+    return model([helper.make_node("If", ["true"], ["y"], then_branch=branch, else_branch=branch)], [true])
 
 
 def in_a_function(w: TensorProto) -> onnx.ModelProto:
     opsets = [helper.make_opsetid("", 20)]
-    inside = [helper.make_node("Constant", [], ["given"], value=w)]
-    function = helper.make_function("own", "Weight", [], ["given"], inside, opsets)
-    return model([helper.make_node("Weight", [], ["y"], domain="own")], functions=[function])
+    nodes = [helper.make_node("Constant", [], ["output"], value=w)]
+    function = helper.make_function("custom", "Weight", [], ["output"], nodes, opsets)
+    return model([helper.make_node("Weight", [], ["y"], domain="custom")], functions=[function])
 
 
 def in_a_sparse_tensor(w: TensorProto) -> onnx.ModelProto:
-    at = numpy_helper.from_array(np.arange(4), "at")
-    sparse = helper.make_sparse_tensor(w, at, [4])
+    indices = numpy_helper.from_array(np.arange(4), "indices")
+    sparse = helper.make_sparse_tensor(w, indices, [4])
     return model([helper.make_node("Constant", [], ["y"], sparse_value=sparse)])
 
 
@@ -162,7 +162,7 @@ def model(
 ) -> onnx.ModelProto:
     y = helper.make_tensor_value_info("y", TensorProto.UINT8, None)
     graph = helper.make_graph(nodes, "graph", [], [y], weights)
-    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("custom", 1)]
     return helper.make_model(graph, functions=functions, opset_imports=opsets, ir_version=10)
 
 
@@ -185,7 +185,7 @@ def test_runtime_refuses_a_graph_that_names_another_file(
     (tmp_path / "secret").write_bytes(b"key!")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BundleError, match="names files other than its own"):
-        Runtime("cpu").open(hide(external(location)).SerializeToString(), weights)
+        Runtime("cpu").open(hide(external_tensor(location)).SerializeToString(), weights)
 
 
 def test_runtime_reads_external_data_of_the_given_weights_alone(
@@ -193,7 +193,7 @@ def test_runtime_reads_external_data_of_the_given_weights_alone(
 ) -> None:
     (tmp_path / "model.onnx").write_bytes(b"another file")
     monkeypatch.chdir(tmp_path)
-    graph = as_initializer(external("model.onnx", offset=2)).SerializeToString()
+    graph = as_initializer(external_tensor("model.onnx", offset=2)).SerializeToString()
     session = Runtime("cpu").open(graph, b"weights")
     assert bytes(session.run({}, ["y"])[0]) == b"ight"
     with pytest.raises(BundleError, match="names files"):
@@ -202,6 +202,6 @@ def test_runtime_reads_external_data_of_the_given_weights_alone(
 
 @pytest.mark.parametrize(("offset", "length"), [(4, 4), (0, 1 << 40), (1 << 40, 4), (-1, 4)])
 def test_runtime_refuses_external_data_outside_of_the_weights(offset: int, length: int) -> None:
-    graph = as_initializer(external("model.onnx", offset, length)).SerializeToString()
+    graph = as_initializer(external_tensor("model.onnx", offset, length)).SerializeToString()
     with pytest.raises(BundleError):
         Runtime("cpu").open(graph, b"weights")
