@@ -1,4 +1,4 @@
-"""One reader and one head of random weights for all tests of texts."""
+"""Fixtures of texts: an encoder and a head with random weights, and a thousand sentences."""
 
 import random
 from pathlib import Path
@@ -21,7 +21,7 @@ def head(folder: Path) -> Head:
 
 @pytest.fixture(scope="package")
 def sentences() -> list[str]:
-    """A thousand of up to twenty words, known ones and others, with marks."""
-    chance = random.Random(3)
+    """A thousand sentences of one to twenty words, known and unknown, with punctuation."""
+    rng = random.Random(3)
     words = [*(word for word in WORDS if not word.startswith("#")), "xyzzy", "Paris", "7", "grace", ",", ":)"]
-    return [" ".join(chance.choices(words, k=chance.randint(1, 20))) + "." for _ in range(1000)]
+    return [" ".join(rng.choices(words, k=rng.randint(1, 20))) + "." for _ in range(1000)]

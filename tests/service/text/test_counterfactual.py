@@ -1,4 +1,4 @@
-"""What would change a verdict: what is found is true, and the model is run a bounded number of times."""
+"""Counterfactuals and sufficient words: they are correct, and found in a bounded number of runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +19,8 @@ from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, classify_all
 
 
-def found_by(search: Any) -> tuple[Any, int]:
-    """Return what a search finds, and how many texts were run for it."""
+def run_search(search: Any) -> tuple[Any, int]:
+    """Return the result of a search, and the number of texts that were classified for it."""
     tasks, count = next(search), 0
     while True:
         count += len(tasks)
@@ -31,92 +31,92 @@ def found_by(search: Any) -> tuple[Any, int]:
 
 
 def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]) -> None:
-    options, found = ClassifyOptions((head,), "none"), 0
+    options, n_flips = ClassifyOptions((head,), "none"), 0
     for source in sentences[:80]:
         text = ClassificationTask(source, options)
         ((plain,),) = classify_all([text])
-        told, runs = found_by(find_counterfactual(ClassificationTask(source, options)))
+        flip, runs = run_search(find_counterfactual(ClassificationTask(source, options)))
         assert runs <= 1 + MAX_REMOVED_WORDS * CANDIDATES_PER_ROUND
-        if told is None:
+        if flip is None:
             continue
-        found += 1
-        spans = [span for word in told["without"] for span in word["spans"]]
+        n_flips += 1
+        spans = [span for word in flip["without"] for span in word["spans"]]
         assert len(spans) <= MAX_REMOVED_WORDS
-        assert [source[begin:end].lower() for begin, end in spans] == [w["word"] for w in told["without"]]
-        ((again,),) = classify_all([ClassificationTask(source, options, without=spans)])
-        assert (again["label"], again["score"]) == (told["label"], told["score"])
-        assert again["label"] != plain["label"]
-    assert found > 20
+        assert [source[start:end].lower() for start, end in spans] == [w["word"] for w in flip["without"]]
+        ((ablated,),) = classify_all([ClassificationTask(source, options, without=spans)])
+        assert (ablated["label"], ablated["score"]) == (flip["label"], flip["score"])
+        assert ablated["label"] != plain["label"]
+    assert n_flips > 20
 
 
-def test_flip_begins_with_what_is_left_out_already(head: Head) -> None:
+def test_flip_never_removes_words_that_are_left_out_already(head: Head) -> None:
     options = ClassifyOptions((head,), "none")
     text = ClassificationTask("the superb film", options, without=[(4, 10)])
-    told, _ = found_by(find_counterfactual(text))
-    assert told is None or [4, 10] not in [word["spans"][0] for word in told["without"]]
+    flip, _ = run_search(find_counterfactual(text))
+    assert flip is None or [4, 10] not in [word["spans"][0] for word in flip["without"]]
 
 
 @pytest.mark.parametrize("source", ["superb", "<br>"])
 def test_text_of_one_word_or_none_has_no_flip(head: Head, source: str) -> None:
     task = ClassificationTask(source, ClassifyOptions((head,)))
-    assert found_by(find_counterfactual(task))[0] is None
+    assert run_search(find_counterfactual(task))[0] is None
 
 
-class Held(dict[str, Any]):
-    """A whole explanation."""
+class Explanation(dict[str, Any]):
+    """A full explanation, to which there are weak references."""
 
 
-def test_search_does_not_keep_the_whole_explanation_that_it_begins_with(head: Head) -> None:
-    """Of a long text it is megabytes, and the search has many more runs to wait for."""
-    kept: list[ref[Held]] = []
+def test_search_does_not_keep_the_full_explanation_that_it_starts_with(head: Head) -> None:
+    """The explanation of a long text takes megabytes, and the search waits for many more runs."""
+    references: list[ref[Explanation]] = []
 
-    async def read(texts: Sequence[ClassificationTask]) -> Results:
-        if kept:
-            assert kept[0]() is None
-        found = classify_all(texts)
+    async def classify(texts: Sequence[ClassificationTask]) -> Results:
+        if references:
+            assert references[0]() is None
+        results = classify_all(texts)
         if texts[0].options.explain == "full":
-            found = [[Held(answer)] for (answer,) in raise_first(found)]
-            kept.append(ref(found[0][0]))
-        return found
+            results = [[Explanation(answer)] for (answer,) in raise_first(results)]
+            references.append(ref(results[0][0]))
+        return results
 
     answer: Answer = {}
     task = ClassificationTask("the film was a superb film", ClassifyOptions((head,), "none"))
-    run_sync(add_searches(task, [answer], {"flip": find_counterfactual}, read))
-    assert (len(kept), "flip" in answer) == (1, True)
+    run_sync(add_searches(task, [answer], {"flip": find_counterfactual}, classify))
+    assert (len(references), "flip" in answer) == (1, True)
 
 
 def complement(text: str, spans: list[list[int]]) -> list[tuple[int, int]]:
-    """Return the spans between those that stay."""
+    """Return the spans of a text that these do not cover."""
     edges = [0, *(edge for span in spans for edge in span), len(text)]
     return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
 
 
-def test_sufficient_words_alone_give_the_label_and_none_of_them_can_go(
+def test_sufficient_words_alone_give_the_label_and_each_of_them_is_needed(
     head: Head, sentences: list[str]
 ) -> None:
-    options, fewer = ClassifyOptions((head,), "none"), 0
+    options, n_shorter = ClassifyOptions((head,), "none"), 0
     for text in sentences[:40]:
         ((plain,),) = classify_all([ClassificationTask(text, options)])
-        found, runs = found_by(find_sufficient(ClassificationTask(text, options)))
-        assert found is not None
+        result, runs = run_search(find_sufficient(ClassificationTask(text, options)))
+        assert result is not None
         assert runs <= 1 + MAX_SUFFICIENT_WORDS * (MAX_SUFFICIENT_WORDS + 1)
-        spans = [span for word in found["words"] for span in word["spans"]]
-        assert [text[begin:end].lower() for begin, end in spans] == [word["word"] for word in found["words"]]
-        ((alone,),) = classify_all([ClassificationTask(text, options, complement(text, spans))])
-        assert (alone["label"], alone["score"]) == (plain["label"], found["score"])
-        fewer += len(spans) < plain["n_words"]
+        spans = [span for word in result["words"] for span in word["spans"]]
+        assert [text[start:end].lower() for start, end in spans] == [word["word"] for word in result["words"]]
+        ((answer,),) = classify_all([ClassificationTask(text, options, complement(text, spans))])
+        assert (answer["label"], answer["score"]) == (plain["label"], result["score"])
+        n_shorter += len(spans) < plain["n_words"]
         for i in range(len(spans) if len(spans) > 1 else 0):
-            rest = complement(text, [*spans[:i], *spans[i + 1 :]])
-            ((less,),) = classify_all([ClassificationTask(text, options, rest)])
-            assert less["label"] != plain["label"]
-    assert fewer > 30
+            removed = complement(text, [*spans[:i], *spans[i + 1 :]])
+            ((ablated,),) = classify_all([ClassificationTask(text, options, removed)])
+            assert ablated["label"] != plain["label"]
+    assert n_shorter > 30
 
 
-def test_text_of_no_words_has_no_sufficient_ones(head: Head) -> None:
-    assert found_by(find_sufficient(ClassificationTask("<br>", ClassifyOptions((head,))))) == (None, 1)
+def test_text_of_no_words_has_no_sufficient_words(head: Head) -> None:
+    assert run_search(find_sufficient(ClassificationTask("<br>", ClassifyOptions((head,))))) == (None, 1)
     task = ClassificationTask("\U0001f642 superb", ClassifyOptions((head,), offset_unit="utf16"))
-    found, _ = found_by(find_sufficient(task))
-    assert found["words"] in (
+    sufficient, _ = run_search(find_sufficient(task))
+    assert sufficient["words"] in (
         [{"word": "superb", "spans": [[3, 9]]}],
         [{"word": "\U0001f642", "spans": [[0, 2]]}],
     )

@@ -1,4 +1,4 @@
-"""What a reader has read, against the definition; what it knows; what it refuses to be made of."""
+"""The encoder: its runs, receptive fields against their definition, known words, and broken bundles."""
 
 import json
 from dataclasses import replace
@@ -22,95 +22,94 @@ from service.text.head import Head
 from service.text.tokenizer import Vocabulary
 
 
-def test_many_passages_are_seen_few_at_once_and_no_one_differently(
+def test_outputs_do_not_depend_on_how_many_chunks_run_together(
     head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, sizes = head.encoder, []
-    passages = [
-        passage for n in (1, 90, 3, 40) for passage in reader.tokenize("the film was superb. " * n).chunks()
-    ]
-    together = reader.encode(passages, output_attentions=True)
+    encoder, sizes = head.encoder, []
+    texts = [encoder.tokenize("the film was superb. " * n) for n in (1, 90, 3, 40)]
+    chunks = [chunk for text in texts for chunk in text.chunks()]
+    together = encoder.encode(chunks, output_attentions=True)
 
-    def counted(feeds: Any, outputs: Any) -> Any:
+    def count_and_run(feeds: Any, outputs: Any) -> Any:
         sizes.append(feeds["rows"].size)
-        return Session.run(reader._session, feeds, outputs)
+        return Session.run(encoder._session, feeds, outputs)
 
-    monkeypatch.setattr(reader._session, "run", counted)
-    monkeypatch.setattr(reader, "_tokens_per_run", 128)
-    apart = reader.encode(passages, output_attentions=True)
+    monkeypatch.setattr(encoder._session, "run", count_and_run)
+    monkeypatch.setattr(encoder, "_tokens_per_run", 128)
+    separate = encoder.encode(chunks, output_attentions=True)
     assert len(sizes) > 4
     assert max(sizes) <= 128
-    for one, other in zip(together, apart, strict=True):
-        for each in ("hidden_states", "input_embeddings", "attention_counts", "receptive_fields"):
-            np.testing.assert_array_equal(getattr(one, each), getattr(other, each))
+    for a, b in zip(together, separate, strict=True):
+        for field in ("hidden_states", "input_embeddings", "attention_counts", "receptive_fields"):
+            np.testing.assert_array_equal(getattr(a, field), getattr(b, field))
 
 
 @pytest.mark.parametrize(("provider", "runs"), [("cpu", 5), ("cuda", 1)])
-def test_batch_is_one_run_on_a_gpu_and_what_fits_a_cache_on_a_cpu(provider: str, runs: int) -> None:
-    asked: list[tuple[str, ...]] = []
+def test_batch_is_one_run_on_a_gpu_and_several_that_fit_a_cache_on_a_cpu(provider: str, runs: int) -> None:
+    requested: list[tuple[str, ...]] = []
 
-    class Counted(Session):
+    class RecordingSession(Session):
         def run(self, feeds: Any, outputs: Any) -> Any:
-            asked.append(outputs)
+            requested.append(outputs)
             return super().run(feeds, outputs)
 
-    session = Runtime("cpu", 1).open(READER.SerializeToString())
-    counted = Counted(session._session)
-    counted.provider = provider
-    encoder = Encoder(counted, Vocabulary(TOKENS, set(), set(), set()))
+    session = Runtime("cpu", 1).open(ENCODER_MODEL.SerializeToString())
+    recording_session = RecordingSession(session._session)
+    recording_session.provider = provider
+    encoder = Encoder(recording_session, Vocabulary(TOKENS, set(), set(), set()))
     chunks = [(np.full(64, 150), np.arange(64))] * 90
     encoder.encode(chunks, output_attentions=False)
-    assert asked == [("states", "words")] * runs  # the attention counts are not copied
+    assert requested == [("states", "words")] * runs  # the attention counts are not copied
 
 
-def test_sets_read_are_those_of_the_definition() -> None:
-    follows = np.random.default_rng(2).choice(3, (4, 5, 64, 64), p=(0.98, 0.01, 0.01)).astype(np.uint8)
-    told = compute_receptive_fields(follows)
+def test_receptive_fields_are_those_of_the_definition() -> None:
+    counts = np.random.default_rng(2).choice(3, (4, 5, 64, 64), p=(0.98, 0.01, 0.01)).astype(np.uint8)
+    fields = compute_receptive_fields(counts)
     for b in range(5):
         sets = [{i} for i in range(64)]
         for layer in range(5):
-            found = [{i for i in range(64) if int(mask) >> i & 1} for mask in told[layer, b]]
-            assert found == sets
+            decoded = [{i for i in range(64) if int(mask) >> i & 1} for mask in fields[layer, b]]
+            assert decoded == sets
             if layer < 4:
-                followed = [np.flatnonzero(row).tolist() for row in follows[layer, b]]
-                sets = [sets[i].union(*(sets[j] for j in followed[i])) for i in range(64)]
+                attended = [np.flatnonzero(row).tolist() for row in counts[layer, b]]
+                sets = [sets[i].union(*(sets[j] for j in attended[i])) for i in range(64)]
 
 
-def test_ancestry_goes_from_pieces_of_passages_to_words_of_the_text(head: Head) -> None:
+def test_receptive_fields_go_from_tokens_of_chunks_to_words_of_the_text(head: Head) -> None:
     text = "the xyzzy film was superb. " * 20
-    reading = head.encoder.tokenize(text)
-    seen = head.encoder.encode(reading.chunks(), output_attentions=True)
-    assert len(seen) > 1
-    fields, sizes = ReceptiveFields([EncodedText(reading, seen)]), np.diff(reading.bounds)
-    word_of = np.repeat(np.arange(len(reading)), sizes)
-    starts = np.cumsum([0, *(len(each.hidden_states) for each in seen)])
-    followed = fields.find_attended(0)
-    index, others, layers = (each.tolist() for each in fields.find_read_words(np.arange(len(reading))))
+    tokenized = head.encoder.tokenize(text)
+    outputs = head.encoder.encode(tokenized.chunks(), output_attentions=True)
+    assert len(outputs) > 1
+    fields, sizes = ReceptiveFields([EncodedText(tokenized, outputs)]), np.diff(tokenized.bounds)
+    word_of = np.repeat(np.arange(len(tokenized)), sizes)
+    starts = np.cumsum([0, *(len(output.hidden_states) for output in outputs)])
+    attended = fields.find_attended(0)
+    index, words, layers = (array.tolist() for array in fields.find_read_words(np.arange(len(tokenized))))
     assert index == sorted(index)
-    for word in range(len(reading)):
-        pieces = np.flatnonzero(word_of == word)
-        k = int(starts.searchsorted(pieces[0], side="right")) - 1
-        follows, begin = seen[k].attention_counts, int(starts[k])
+    for word in range(len(tokenized)):
+        tokens = np.flatnonzero(word_of == word)
+        k = int(starts.searchsorted(tokens[0], side="right")) - 1
+        counts, start = outputs[k].attention_counts, int(starts[k])
         entered: dict[int, int] = {}
-        for layer in range(len(follows) + 1):
-            for piece in pieces:
-                mask = int(seen[k].receptive_fields[layer, piece - begin])  # type: ignore[index]
+        for layer in range(len(counts) + 1):
+            for token in tokens:
+                mask = int(outputs[k].receptive_fields[layer, token - start])  # type: ignore[index]
                 for i in range(64):
-                    if mask >> i & 1 and word_of[begin + i] != word:
-                        entered.setdefault(int(word_of[begin + i]), layer)
-        read = [(other, layer) for i, other, layer in zip(index, others, layers, strict=True) if i == word]
+                    if mask >> i & 1 and word_of[start + i] != word:
+                        entered.setdefault(int(word_of[start + i]), layer)
+        read = [(j, layer) for i, j, layer in zip(index, words, layers, strict=True) if i == word]
         assert dict(read) == entered
         assert read == sorted(read, key=lambda pair: (pair[1], pair[0]))  # by layer, then as they are read
-        for layer, heads in enumerate(follows):
+        for layer, heads in enumerate(counts):
             count = np.bincount(
-                word_of[begin : starts[k + 1]], heads[pieces - begin].sum(axis=0), minlength=len(reading)
+                word_of[start : starts[k + 1]], heads[tokens - start].sum(axis=0), minlength=len(tokenized)
             )
             count[word] = 0
-            assert followed[word][layer] == [int(j) for j in np.argsort(-count, kind="stable") if count[j]]
+            assert attended[word][layer] == [int(j) for j in np.argsort(-count, kind="stable") if count[j]]
 
 
 @pytest.mark.parametrize(
-    ("text", "known"),
+    ("text", "expected"),
     [
         ("the film", [1, 1]),
         ("Paris 7 @me", [1, 1, 1]),
@@ -122,32 +121,32 @@ def test_ancestry_goes_from_pieces_of_passages_to_words_of_the_text(head: Head) 
         ("<br>", []),
     ],
 )
-def test_reader_knows_words_that_are_no_mere_fragments(head: Head, text: str, known: list[int]) -> None:
-    assert head.encoder.known_words([head.encoder.tokenize(text)]).tolist() == known
+def test_encoder_knows_words_that_are_more_than_fragments(head: Head, text: str, expected: list[int]) -> None:
+    assert head.encoder.known_words([head.encoder.tokenize(text)]).tolist() == expected
 
 
-READER = encoder_model()
+ENCODER_MODEL = encoder_model()
 
 
 @pytest.mark.parametrize(
     ("lists", "graph", "problem"),
     [
-        ("[", READER, "pieces.json is not JSON"),
-        ([], READER, "pieces.json needs pieces"),
-        ({**WORD_LISTS, "names": "paris"}, READER, "pieces.json needs names"),
-        ({**WORD_LISTS, "groups": [7]}, READER, "pieces.json needs groups"),
-        ({**WORD_LISTS, "pieces": ["a"]}, READER, "at least 101 tokens"),
+        ("[", ENCODER_MODEL, "pieces.json is not JSON"),
+        ([], ENCODER_MODEL, "pieces.json needs pieces"),
+        ({**WORD_LISTS, "names": "paris"}, ENCODER_MODEL, "pieces.json needs names"),
+        ({**WORD_LISTS, "groups": [7]}, ENCODER_MODEL, "pieces.json needs groups"),
+        ({**WORD_LISTS, "pieces": ["a"]}, ENCODER_MODEL, "at least 101 tokens"),
         (WORD_LISTS, head_model(), "its graph has"),
     ],
 )
-def test_reader_refuses_lists_that_are_none_by_name(
+def test_encoder_refuses_a_broken_vocabulary_by_name(
     tmp_path: Path, lists: object, graph: Any, problem: str
 ) -> None:
     text = lists if isinstance(lists, str) else json.dumps(lists)
     card = {"name": "reader", "description": "Broken."}
-    with pytest.raises(BundleError, match=problem) as refused:
+    with pytest.raises(BundleError, match=problem) as exc_info:
         Encoder.load(write_bundle(tmp_path, "encoder", card, graph, text), Runtime("cpu", 1))
-    assert refused.value.param == ("model.onnx" if graph is not READER else "pieces.json")
+    assert exc_info.value.param == ("model.onnx" if graph is not ENCODER_MODEL else "pieces.json")
 
 
 @pytest.mark.parametrize(
@@ -166,9 +165,9 @@ def test_reader_refuses_lists_that_are_none_by_name(
 def test_head_refuses_a_card_it_cannot_use(
     tmp_path: Path, head: Head, card: dict[str, Any], field: str
 ) -> None:
-    with pytest.raises(BundleError) as refused:
+    with pytest.raises(BundleError) as exc_info:
         Head.load(write_head(tmp_path, **card), Runtime("cpu", 1), head.encoder)
-    assert refused.value.param == field
+    assert exc_info.value.param == field
 
 
 def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path, head: Head) -> None:
@@ -197,8 +196,8 @@ def test_gpu_runs_the_float_graph_over_the_weights_of_the_integer_graph(bundle: 
     on_gpu, on_cpu = Encoder.load(bundle, runtime), Encoder.load(bundle, Runtime("cpu", 1))
     assert runtime.opened == [bundle.float_model]
     chunks = on_cpu.tokenize("The film was not very good. " * 30).chunks()
-    one, other = (encoder.encode(chunks, output_attentions=True) for encoder in (on_gpu, on_cpu))
-    for a, b in zip(one, other, strict=True):
+    gpu, cpu = (encoder.encode(chunks, output_attentions=True) for encoder in (on_gpu, on_cpu))
+    for a, b in zip(gpu, cpu, strict=True):
         np.testing.assert_array_equal(a.hidden_states, b.hidden_states)
         np.testing.assert_array_equal(a.attention_counts, b.attention_counts)
 

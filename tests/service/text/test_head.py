@@ -1,4 +1,4 @@
-"""Labels and label_probabilities, what is abstain_reason, and what protocols hear that know only labels."""
+"""Heads: labels and their probabilities, abstention, weights that are not finite, and shared graphs."""
 
 import math
 from dataclasses import replace
@@ -29,59 +29,55 @@ from service.text.decision import (
 from service.text.head import Head
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
-TWO = DecisionRule(("negative", "positive"), 0.15, 0.5, None)
-THREE = DecisionRule(("a", "b", "c"), 0.1, 0.5, None)
-SEVERAL = DecisionRule(("a", "b", "c"), 0.1, 0.5, (0.5, 0.2, 0.9))
+BINARY = DecisionRule(("negative", "positive"), 0.15, 0.5, None)
+MULTICLASS = DecisionRule(("a", "b", "c"), 0.1, 0.5, None)
+MULTI_LABEL = DecisionRule(("a", "b", "c"), 0.1, 0.5, (0.5, 0.2, 0.9))
 
 
 @pytest.mark.parametrize("logits", [[0.0], [3.3], [-800.0], [800.0], [1e-9]])
 def test_probabilities_of_two_labels_sum_to_one_as_printed(logits: list[float]) -> None:
-    found = label_probabilities(TWO, logits)
-    assert round(sum(found.values()), 12) == 1
-    assert (found["positive"] > found["negative"]) == (logits[0] > 1e-7)
+    probs = label_probabilities(BINARY, logits)
+    assert round(sum(probs.values()), 12) == 1
+    assert (probs["positive"] > probs["negative"]) == (logits[0] > 1e-7)
 
 
 def test_probabilities_of_labels_that_exclude_each_other_sum_to_one() -> None:
-    assert round(sum(label_probabilities(THREE, [1 / 3, 1e3, -1e3]).values()), 12) == 1
-    assert label_probabilities(THREE, [0.0, 0.0, 0.0]) == {"a": 0.3333334, "b": 0.3333333, "c": 0.3333333}
+    assert round(sum(label_probabilities(MULTICLASS, [1 / 3, 1e3, -1e3]).values()), 12) == 1
+    assert label_probabilities(MULTICLASS, [0.0] * 3) == {"a": 0.3333334, "b": 0.3333333, "c": 0.3333333}
 
 
-def test_labels_that_do_not_exclude_each_other_are_told_one_by_one() -> None:
-    assert label_probabilities(SEVERAL, [0.0, 100.0, -100.0]) == {"a": 0.5, "b": 1.0, "c": 0.0}
+def test_multi_label_probabilities_are_independent() -> None:
+    assert label_probabilities(MULTI_LABEL, [0.0, 100.0, -100.0]) == {"a": 0.5, "b": 1.0, "c": 0.0}
 
 
 @pytest.mark.parametrize(
-    ("rule", "probs", "known", "words", "why"),
+    ("rule", "probs", "n_known", "n_words", "reason"),
     [
-        (TWO, {"negative": 0.1, "positive": 0.9}, 5, 5, None),
-        (TWO, {"negative": 0.1, "positive": 0.9}, 2, 4, None),
-        (TWO, {"negative": 0.1, "positive": 0.9}, 1, 4, NO_KNOWN_WORDS),
-        (TWO, {"negative": 0.1, "positive": 0.9}, 0, 0, NO_KNOWN_WORDS),
-        (TWO, {"negative": 0.36, "positive": 0.64}, 5, 5, LOW_CONFIDENCE),
-        (TWO, {"negative": 0.34, "positive": 0.66}, 5, 5, None),
-        (THREE, {"a": 0.45, "b": 0.4, "c": 0.15}, 5, 5, LOW_CONFIDENCE),
-        (SEVERAL, {"a": 0.5, "b": 0.5, "c": 0.5}, 5, 5, None),
+        (BINARY, {"negative": 0.1, "positive": 0.9}, 5, 5, None),
+        (BINARY, {"negative": 0.1, "positive": 0.9}, 2, 4, None),
+        (BINARY, {"negative": 0.1, "positive": 0.9}, 1, 4, NO_KNOWN_WORDS),
+        (BINARY, {"negative": 0.1, "positive": 0.9}, 0, 0, NO_KNOWN_WORDS),
+        (BINARY, {"negative": 0.36, "positive": 0.64}, 5, 5, LOW_CONFIDENCE),
+        (BINARY, {"negative": 0.34, "positive": 0.66}, 5, 5, None),
+        (MULTICLASS, {"a": 0.45, "b": 0.4, "c": 0.15}, 5, 5, LOW_CONFIDENCE),
+        (MULTI_LABEL, {"a": 0.5, "b": 0.5, "c": 0.5}, 5, 5, None),
     ],
 )
-def test_verdict_is_undecided_where_little_is_known_or_labels_are_even(
-    rule: DecisionRule, probs: dict[str, float], known: int, words: int, why: str | None
+def test_abstain_reason_is_given_where_few_words_are_known_or_labels_are_close(
+    rule: DecisionRule, probs: dict[str, float], n_known: int, n_words: int, reason: str | None
 ) -> None:
-    assert abstain_reason(rule, probs, known, words) == why
+    assert abstain_reason(rule, probs, n_known, n_words) == reason
 
 
-def test_undecided_verdict_becomes_neutral_with_what_it_lacks_of_a_lead() -> None:
-    probs = {"negative": 0.4, "positive": 0.6}
-    even = abstain_as_neutral(
-        {"label": "positive", "score": 0.6, "probs": probs, "abstain_reason": LOW_CONFIDENCE}
-    )
-    assert (even["label"], even["score"]) == ("neutral", 0.8)
-    assert even["probs"] == {"negative": 0.08, "positive": 0.12, "neutral": 0.8}
-    nothing = abstain_as_neutral(
-        {"label": "positive", "score": 0.6, "probs": probs, "abstain_reason": NO_KNOWN_WORDS}
-    )
-    assert (nothing["score"], nothing["probs"]["positive"]) == (1.0, 0.0)
-    sure = {"label": "positive", "score": 0.6, "probs": probs, "abstain_reason": None}
-    assert abstain_as_neutral(sure) is sure
+def test_abstention_becomes_neutral_with_the_share_of_the_margin_that_is_missing() -> None:
+    answer: dict[str, Any] = {"label": "positive", "score": 0.6, "probs": {"negative": 0.4, "positive": 0.6}}
+    close = abstain_as_neutral(answer | {"abstain_reason": LOW_CONFIDENCE})
+    assert (close["label"], close["score"]) == ("neutral", 0.8)
+    assert close["probs"] == {"negative": 0.08, "positive": 0.12, "neutral": 0.8}
+    unknown = abstain_as_neutral(answer | {"abstain_reason": NO_KNOWN_WORDS})
+    assert (unknown["score"], unknown["probs"]["positive"]) == (1.0, 0.0)
+    confident = answer | {"abstain_reason": None}
+    assert abstain_as_neutral(confident) is confident
 
 
 def test_neutral_and_the_other_labels_sum_to_one_as_printed() -> None:
@@ -89,17 +85,17 @@ def test_neutral_and_the_other_labels_sum_to_one_as_printed() -> None:
         {"a": 0.3461746, "b": 0.3623123, "c": 0.2915131},
         {"a": 0.3461746, "neutral": 0.3623123, "c": 0.2915131},
     ):
-        found = abstain_as_neutral(
+        answer = abstain_as_neutral(
             {"label": "a", "score": 0.3461746, "probs": probs, "abstain_reason": LOW_CONFIDENCE}
         )
-        assert sum(Decimal(repr(p)) for p in found["probs"].values()) == 1
+        assert sum(Decimal(repr(p)) for p in answer["probs"].values()) == 1
 
 
-def test_several_labels_may_hold(folder: Path, head: Head) -> None:
+def test_multi_label_answer_lists_the_labels_over_their_thresholds(folder: Path, head: Head) -> None:
     card = {"labels": ["a", "b"], "multi_label": {"thresholds": [0.0, 1.0]}}
-    several = load_head(folder, "several", encoder=head.encoder, **card)
-    ((found,),) = classify_all(make_tasks(["a superb film"], ClassifyOptions((several,))))
-    assert (found["labels"], set(found["logit"])) == (["a"], {"a", "b"})
+    multi_label = load_head(folder, "several", encoder=head.encoder, **card)
+    ((answer,),) = classify_all(make_tasks(["a superb film"], ClassifyOptions((multi_label,))))
+    assert (answer["labels"], set(answer["logit"])) == (["a"], {"a", "b"})
 
 
 PROPORTIONAL = DecisionRule(("negative", "neutral", "positive"), neutral_threshold=1.5)
@@ -126,52 +122,41 @@ def test_labels_of_a_card_are_those_of_its_answers_by_index() -> None:
     assert describe_labels({"labels": ["b", "a"]}) == {"labels": ["b", "a"], "id2label": {"0": "b", "1": "a"}}
 
 
-def test_threshold_of_zero_leaves_nothing_to_neutral() -> None:
+def test_threshold_of_zero_gives_neutral_no_probability() -> None:
     rule = DecisionRule(("negative", "neutral", "positive"), neutral_threshold=0.0)
     for logit in np.linspace(-9, 9, 999).tolist():
         probs = label_probabilities(rule, [logit])
         assert (probs["neutral"], round(probs["negative"] + probs["positive"], 7)) == (0.0, 1.0)
 
 
-def test_card_with_a_neutral_threshold_answers_three_labels_and_has_no_band(tmp_path: Path) -> None:
-    sure, even = load_head(tmp_path, neutral_threshold=0.5, even=0.3), load_head(tmp_path / "two", even=0.3)
-    ((answer,),) = classify_all(make_tasks(["the film"], ClassifyOptions((sure,))))
-    ((before,),) = classify_all(make_tasks(["the film"], ClassifyOptions((even,))))
+def test_card_with_a_neutral_threshold_answers_three_labels_and_never_abstains(tmp_path: Path) -> None:
+    three, two = load_head(tmp_path, neutral_threshold=0.5, even=0.3), load_head(tmp_path / "two", even=0.3)
+    ((answer,),) = classify_all(make_tasks(["the film"], ClassifyOptions((three,))))
+    ((binary,),) = classify_all(make_tasks(["the film"], ClassifyOptions((two,))))
     assert list(answer["probs"]) == ["negative", "neutral", "positive"]
-    assert (answer["logit"], answer["bias"], answer["leaders"]) == (
-        before["logit"],
-        before["bias"],
-        before["leaders"],
-    )
+    assert all(answer[name] == binary[name] for name in ("logit", "bias", "leaders"))
     assert answer["label"] == max(answer["probs"], key=answer["probs"].__getitem__)
-    assert (answer["abstain_reason"], sure.rule.n_logits) == (None, 1)
+    assert (answer["abstain_reason"], three.rule.n_logits) == (None, 1)
 
 
 @pytest.mark.parametrize(
-    "card",
+    ("card", "param"),
     [
-        {"neutral_threshold": -1},
-        {"neutral_threshold": "1"},
-        {"neutral_threshold": float("1e9")},
-        {"neutral_threshold": 1, "labels": ["a", "b", "c"]},
+        *(({"neutral_threshold": value}, "neutral_threshold") for value in (-1, "1", 1e9)),
+        ({"neutral_threshold": 1, "labels": ["a", "b", "c"]}, "neutral_threshold"),
+        ({"labels": [f"label {i}" for i in range(1_001)]}, "labels"),
+        ({"labels": ["a", "b" * 201]}, "labels"),
     ],
 )
-def test_neutral_threshold_that_makes_no_sense_is_refused(card: dict[str, Any]) -> None:
-    with pytest.raises(BundleError) as refused:
+def test_card_with_an_invalid_threshold_or_labels_is_refused(card: dict[str, Any], param: str) -> None:
+    with pytest.raises(BundleError) as exc_info:
         read_decision_rule({"labels": ["negative", "positive"], **card})
-    assert refused.value.param == "neutral_threshold"
-
-
-@pytest.mark.parametrize("labels", [[f"label {i}" for i in range(1_001)], ["a", "b" * 201]])
-def test_labels_are_bounded_in_number_and_length(labels: list[str]) -> None:
-    with pytest.raises(BundleError) as refused:
-        read_decision_rule({"labels": labels})
-    assert refused.value.param == "labels"
+    assert exc_info.value.param == param
 
 
 def change_weight(folder: Path, name: str, value: float) -> None:
     def change(model: onnx.ModelProto) -> None:
-        (weight,) = [each for each in model.graph.initializer if each.name == name]
+        (weight,) = [weight for weight in model.graph.initializer if weight.name == name]
         weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 0 + value, name))
 
     change_graph(folder, change)
@@ -189,10 +174,10 @@ def test_head_with_numbers_that_are_not_finite_is_refused_by_name(
 
 
 def test_number_that_becomes_infinite_at_run_time_is_an_error_by_name(folder: Path, head: Head) -> None:
-    bad = load_head(folder, "bad", encoder=head.encoder)
-    bad.weights["b"] = bad.weights["b"] + np.inf
-    with pytest.raises(InferenceError, match="bad: its graph returned numbers that are not finite"):
-        classify_all(make_tasks(["a superb film"], ClassifyOptions((bad,))))
+    infinite = load_head(folder, "infinite", encoder=head.encoder)
+    infinite.weights["b"] = infinite.weights["b"] + np.inf
+    with pytest.raises(InferenceError, match="infinite: its graph returned numbers that are not finite"):
+        classify_all(make_tasks(["a superb film"], ClassifyOptions((infinite,))))
 
 
 def test_gpu_runs_heads_on_their_float_graph_with_the_answers_of_the_cpu(tmp_path: Path) -> None:
@@ -211,7 +196,7 @@ def test_gpu_runs_heads_on_their_float_graph_with_the_answers_of_the_cpu(tmp_pat
     assert on_gpu.opened[0] == read_bundle(tmp_path / "one").float_model
 
 
-def test_float_graph_of_a_head_with_values_of_its_own_for_weights_is_refused(tmp_path: Path) -> None:
+def test_float_graph_of_a_head_with_other_weights_is_refused(tmp_path: Path) -> None:
     """Its answers would not be those of model.onnx."""
     encoder, bundle = load_encoder(tmp_path), write_head(tmp_path)
     with pytest.raises(BundleError, match="its graph has"):
@@ -221,7 +206,7 @@ def test_float_graph_of_a_head_with_values_of_its_own_for_weights_is_refused(tmp
 @pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "model.onnx"])
 def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> None:
     def name_a_file(model: onnx.ModelProto) -> None:
-        (tensor,) = [each for each in model.graph.initializer if each.name == "turn"]
+        (tensor,) = [tensor for tensor in model.graph.initializer if tensor.name == "turn"]
         tensor.ClearField("raw_data")
         tensor.data_location = onnx.TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value=location)
@@ -233,29 +218,28 @@ def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> Non
 
 
 def save_again(model: onnx.ModelProto) -> None:
-    """Another tool writes the same graph: nothing changes but what the file says about its maker."""
+    """Change only what the file says about its producer, as a tool does that saves the same graph."""
     model.producer_name, model.doc_string = "another tool", "optimized"
     model.graph.node[0].doc_string = "first"
 
 
 @pytest.mark.parametrize("change", [negate_contributions, save_again])
-@pytest.mark.parametrize("first", [True, False])
-def test_bundle_never_changes_the_answers_of_another(tmp_path: Path, change: Any, first: bool) -> None:
-    """Sharing a graph was decided by what its metadata said."""
+@pytest.mark.parametrize("order", [("stranger", "mine"), ("mine", "stranger")])
+def test_bundle_never_changes_the_answers_of_another(tmp_path: Path, change: Any, order: Any) -> None:
+    """Whether heads share a graph was once decided by its metadata."""
     texts = ["a superb film", "an awful film", "the film was good"]
-    alone = classify_all(make_tasks(texts, ClassifyOptions((load_head(tmp_path / "alone"),))))
+    expected = classify_all(make_tasks(texts, ClassifyOptions((load_head(tmp_path / "alone"),))))
     encoder, runtime = load_encoder(tmp_path), Runtime("cpu", 1)
     for name in ("mine", "stranger"):
         write_head(tmp_path, name)
     change_graph(tmp_path / "stranger", change)
-    order = ("stranger", "mine") if first else ("mine", "stranger")
     heads = {name: Head.load(read_bundle(tmp_path / name), runtime, encoder) for name in order}
-    assert classify_all(make_tasks(texts, ClassifyOptions((heads["mine"],)))) == alone
-    both = classify_all(make_tasks(texts, ClassifyOptions((heads["mine"], heads["stranger"]))))
-    assert [[answer] for answer, _ in both] == alone
+    assert classify_all(make_tasks(texts, ClassifyOptions((heads["mine"],)))) == expected
+    together = classify_all(make_tasks(texts, ClassifyOptions((heads["mine"], heads["stranger"]))))
+    assert [[answer] for answer, _ in together] == expected
     if change is negate_contributions:
-        logits = [stranger["logit"] - stranger["bias"] for _, stranger in both]
-        assert np.allclose(logits, [answer["bias"] - answer["logit"] for (answer,) in alone])
+        logits = [stranger["logit"] - stranger["bias"] for _, stranger in together]
+        assert np.allclose(logits, [answer["bias"] - answer["logit"] for (answer,) in expected])
 
 
 def test_heads_with_the_same_graph_share_a_session(tmp_path: Path) -> None:
