@@ -1,4 +1,4 @@
-"""Log lines are written soon, in whole, and never by whoever logs: a log nobody reads holds up nobody."""
+"""Logging: a thread writes complete lines, soon, so that a log that nobody reads blocks no request."""
 
 import fcntl
 import json
@@ -38,18 +38,18 @@ def test_lines_that_nobody_reads_are_dropped_and_counted(pipe: tuple[int, int]) 
     logger = logger_to(queue_handler("json", write, max_records=100), "dropping")
     for number in range(5_000):
         logger.info("%099d", number)
-    text, numbers, lost = "", [], 0
-    while len(numbers) + lost < 5_000:
+    text, numbers, n_lost = "", [], 0
+    while len(numbers) + n_lost < 5_000:
         text += os.read(read, 65536).decode()
-        logger.info("a line that tells what was lost before it")
-        told = [json.loads(line)["message"] for line in text[: text.rfind("\n") + 1].splitlines()]
-        numbers = [int(message) for message in told if message.isdigit()]
-        lost = sum(int(message.split()[0]) for message in told if "were lost" in message)
+        logger.info("a line after which the lost ones are reported")
+        messages = [json.loads(line)["message"] for line in text[: text.rfind("\n") + 1].splitlines()]
+        numbers = [int(message) for message in messages if message.isdigit()]
+        n_lost = sum(int(message.split()[0]) for message in messages if "were lost" in message)
     assert numbers == sorted(numbers)
-    assert lost > 4_000
+    assert n_lost > 4_000
 
 
-def test_lines_of_several_processes_stay_whole(pipe: tuple[int, int]) -> None:
+def test_lines_of_several_processes_do_not_mix(pipe: tuple[int, int]) -> None:
     read, write = pipe
     handlers = [queue_handler("text", write) for _ in range(3)]
     loggers = [logger_to(handler, letter) for letter, handler in zip("abc", handlers, strict=True)]
@@ -69,29 +69,29 @@ def test_log_survives_a_disk_that_is_full(tmp_path: Path) -> None:
     handler = queue_handler("text", full)
     logger = logger_to(handler, "full")
     for _ in range(10):
-        logger.info("gone")
+        logger.info("lost")
     handler.flush()
-    room = tmp_path / "log"
-    with room.open("w") as file:
+    log = tmp_path / "log"
+    with log.open("w") as file:
         os.dup2(file.fileno(), full)
 
-    logger.info("here")
-    eventually(lambda: "here" in room.read_text())
-    lost, here = room.read_text().splitlines()
-    assert "warning 10 log lines were lost: they could not be written" in lost
-    assert here.endswith("here")
+    logger.info("written")
+    eventually(lambda: "written" in log.read_text())
+    warning, line = log.read_text().splitlines()
+    assert "warning 10 log lines were lost: they could not be written" in warning
+    assert line.endswith("written")
     os.close(full)
 
 
 def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureFixture[str]) -> None:
-    ours = logging.getLogger("service")
-    handler = ours.handlers = [queue_handler("json")]
+    logger = logging.getLogger("service")
+    handler = logger.handlers = [queue_handler("json")]
     for level in ("WARNING", "INFO"):
-        ours.setLevel(level)
+        logger.setLevel(level)
         log_request(f"at-{level}", "POST", "/classify", 429, 0.0012345, error="overloaded")
     handler[0].flush()
-    ours.handlers = []
-    ours.setLevel(logging.NOTSET)
+    logger.handlers = []
+    logger.setLevel(logging.NOTSET)
     line = json.loads(capfd.readouterr().err)
     assert line.pop("time").endswith("Z")
     assert line == {
@@ -109,8 +109,8 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
 LOGGING: dict[str, Any] = {"default_model": "tiny", "log_level": "debug", "shutdown_grace_s": GRACE_S}
 
 
-def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(models: Path) -> None:
-    """The reader of stderr stops; malformed requests and thousands of right ones follow."""
+def test_log_that_nobody_reads_blocks_no_request_and_no_stop(models: Path) -> None:
+    """Nobody reads stderr while malformed requests and thousands of valid ones arrive."""
     with serving(models, stderr=subprocess.PIPE, **LOGGING) as server:
         for _ in range(50):
             with connect(server.port) as stranger:

@@ -1,4 +1,4 @@
-"""The numbers of several workers: in a folder of their own, complete after one has ended, gone at the end."""
+"""Metrics: the folder that several workers share, counts of ended workers, and series of models."""
 
 import os
 import tempfile
@@ -23,40 +23,40 @@ print(os.getpid())
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that does not exist yet, named by the operator."""
     folder = tmp_path / "not" / "there"
     monkeypatch.setenv(MULTIPROCESS_DIR, str(folder))
     return folder
 
 
-def test_shared_metrics_touch_only_what_is_theirs(home: Path) -> None:
-    home.mkdir(parents=True)
-    (home / "thesis.db").write_text("ten years of work")
-    (home / "hardmax-metrics-notes").mkdir()
-    (home / "hardmax-metrics-notes" / "notes.txt").write_text("mine")
+def test_shared_metrics_touch_no_other_files(parent: Path) -> None:
+    parent.mkdir(parents=True)
+    (parent / "thesis.db").write_text("ten years of work")
+    (parent / "hardmax-metrics-notes").mkdir()
+    (parent / "hardmax-metrics-notes" / "notes.txt").write_text("mine")
     with shared_metrics():
-        own = Path(os.environ[MULTIPROCESS_DIR])
-        assert own.parent == home
-        (own / "counter_1.db").touch()
-    assert not own.exists()
-    assert (home / "thesis.db").read_text() == "ten years of work"
-    assert (home / "hardmax-metrics-notes" / "notes.txt").read_text() == "mine"
+        folder = Path(os.environ[MULTIPROCESS_DIR])
+        assert folder.parent == parent
+        (folder / "counter_1.db").touch()
+    assert not folder.exists()
+    assert (parent / "thesis.db").read_text() == "ten years of work"
+    assert (parent / "hardmax-metrics-notes" / "notes.txt").read_text() == "mine"
 
 
-def test_shared_metrics_make_a_missing_folder_and_name_one_that_cannot_be_made(home: Path) -> None:
+def test_shared_metrics_make_a_missing_folder_and_name_one_that_cannot_be_made(parent: Path) -> None:
     with shared_metrics():
-        assert home.is_dir()
-    home.rmdir()
-    home.write_text("a file")
-    os.environ[MULTIPROCESS_DIR] = str(home)
+        assert parent.is_dir()
+    parent.rmdir()
+    parent.write_text("a file")
+    os.environ[MULTIPROCESS_DIR] = str(parent)
     refusal = pytest.raises(ConfigurationError, match=f"{MULTIPROCESS_DIR}: .* a folder that can be written")
     with refusal, shared_metrics():
         pass
 
 
 def test_shared_metrics_need_a_folder_that_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container whose disk is read-only and that has no /tmp: the start ended in a traceback."""
+    """The start once ended in a traceback, in a container with a read-only disk and no /tmp."""
     monkeypatch.delenv(MULTIPROCESS_DIR, raising=False)
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
@@ -65,48 +65,46 @@ def test_shared_metrics_need_a_folder_that_can_be_written(monkeypatch: pytest.Mo
         pass
 
 
-def test_counts_of_ended_workers_stay_and_their_gauges_go(home: Path) -> None:
+def test_counts_of_ended_workers_stay_and_their_gauges_go(parent: Path) -> None:
     with shared_metrics():
         for _ in range(3):
             run_python(COUNT)
         rendered = run_python(f"{IMPORT}\nprint(Metrics().render().decode())").stdout
     assert 'hardmax_requests_total{method="POST",route="/classify",status="200"} 6.0' in rendered
     assert 'hardmax_request_duration_seconds_count{route="/classify"} 6.0' in rendered
-    assert "hardmax_model_info{" not in rendered  # a gauge of the living
+    assert "hardmax_model_info{" not in rendered  # a gauge of running workers
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
-def test_service_keeps_its_metrics_apart_in_the_folder_it_is_given(
-    workers: int, home: Path, models: Path
-) -> None:
+def test_service_leaves_other_files_in_the_metrics_folder(workers: int, parent: Path, models: Path) -> None:
     """It once removed the whole folder at a clean stop, and could not start where there was none."""
-    home.mkdir(parents=True)
-    (home / "other.db").write_text("of somebody else")
+    parent.mkdir(parents=True)
+    (parent / "other.db").write_text("of somebody else")
     with serving(models, default_model="tiny", workers=workers) as server:
         with server.client() as client:
             assert client.post("/classify", json={"input": "superb"}).status_code == 200
             eventually(lambda: 'route="/classify",status="200"} 1.0' in client.get("/metrics").text)
         assert server.stop() == 0
-    assert [path.name for path in home.iterdir()] == ["other.db"]
+    assert [path.name for path in parent.iterdir()] == ["other.db"]
 
 
-def test_models_that_are_served_no_more_have_no_series() -> None:
-    """Row 20: each of ten replacements a second left one."""
+def test_models_that_are_no_longer_served_have_no_series() -> None:
+    """Every replacement of a model once left a series."""
     metrics = Metrics()
     for version in range(5):
         metrics.set_model_served("mine", "text-classification", f"v{version}", True)
         metrics.set_model_served("mine", "text-classification", f"v{version}", version == 4)
-    told = [line for line in metrics.render().decode().splitlines() if line.startswith("hardmax_model_info{")]
-    assert told == ['hardmax_model_info{digest="v4",kind="text-classification",model="mine"} 1.0']
+    info = [line for line in metrics.render().decode().splitlines() if line.startswith("hardmax_model_info{")]
+    assert info == ['hardmax_model_info{digest="v4",kind="text-classification",model="mine"} 1.0']
 
 
-def test_verdicts_are_counted_a_model_at_a_time() -> None:
+def test_verdicts_are_counted_per_model() -> None:
     metrics = Metrics()
-    sure = {"label": "positive", "abstain_reason": None, "score": 0.9, "n_words": 10, "unknown": 1}
-    for answer in (sure, sure, {**sure, "abstain_reason": "low_confidence", "score": 0.52}):
+    confident = {"label": "positive", "abstain_reason": None, "score": 0.9, "n_words": 10, "unknown": 1}
+    for answer in (confident, confident, {**confident, "abstain_reason": "low_confidence", "score": 0.52}):
         metrics.count_verdict("mine", answer)
-    metrics.count_verdict("other", {**sure, "n_words": 0, "unknown": 0})
-    told = metrics.render().decode()
+    metrics.count_verdict("other", {**confident, "n_words": 0, "unknown": 0})
+    lines = metrics.render().decode().splitlines()
     for line in (
         'hardmax_verdicts_total{abstain_reason="none",label="positive",model="mine"} 2.0',
         'hardmax_verdicts_total{abstain_reason="low_confidence",label="positive",model="mine"} 1.0',
@@ -115,4 +113,4 @@ def test_verdicts_are_counted_a_model_at_a_time() -> None:
         'hardmax_text_known_share_bucket{le="0.85",model="mine"} 0.0',
         'hardmax_text_known_share_bucket{le="0.95",model="mine"} 3.0',
     ):
-        assert line in told.splitlines()
+        assert line in lines

@@ -1,4 +1,4 @@
-"""Spans reach a collector, as part of the caller's trace."""
+"""Tracing: spans reach a collector, as part of the trace of the caller."""
 
 import threading
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 
 class Collector(HTTPServer):
-    """Keeps the spans that it is sent."""
+    """A collector that stores the spans it receives."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Receive)
+        super().__init__(("127.0.0.1", 0), SpanHandler)
         self.spans: list[Span] = []
 
 
-class Receive(BaseHTTPRequestHandler):
+class SpanHandler(BaseHTTPRequestHandler):
     server: Collector
 
     def do_POST(self) -> None:
@@ -64,7 +64,7 @@ def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, model
     assert (stage.trace_id, stage.parent_span_id) == (request.trace_id, request.span_id)
     assert request.start_time_unix_nano <= stage.start_time_unix_nano
     assert stage.end_time_unix_nano <= request.end_time_unix_nano
-    attributes = {each.key: each.value for each in request.attributes}
+    attributes = {attribute.key: attribute.value for attribute in request.attributes}
     assert attributes["http.response.status_code"].int_value == 200
     assert attributes["hardmax.request_id"].string_value == "me"
     assert "GET" in spans
@@ -77,9 +77,9 @@ def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> Non
         "from service.cli.main import main\n"
         "sys.exit(main(['serve', '--port', '0', '--otlp-endpoint', 'http://127.0.0.1:1']))"
     )
-    ended = run_python(code)
+    process = run_python(code)
     line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install '.[tracing]' in the checkout\n"
-    assert (ended.returncode, ended.stderr) == (2, line)
+    assert (process.returncode, process.stderr) == (2, line)
 
 
 def test_requests_are_traced_only_where_the_setting_says(
