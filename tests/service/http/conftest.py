@@ -1,4 +1,4 @@
-"""One server for all tests of routes, with limits that are easily reached."""
+"""Fixtures of the routes: a server with low limits, and one that requires a key."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ def server(models: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="package")
 def locked(models: Path) -> Iterator[Server]:
-    """One that wants a key."""
+    """A server that requires an API key."""
     with serving(models, default_model="tiny", api_keys="secret") as server:
         yield server
 

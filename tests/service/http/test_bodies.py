@@ -1,4 +1,4 @@
-"""Bodies that lie about themselves, and long ones: what is wrong is said, and the event loop not held up."""
+"""Wrong and large bodies: the error names its place, and the event loop is not blocked."""
 
 import json
 import random
@@ -28,12 +28,12 @@ from service.schemas.requests import ClassifyRequest
 
 MB = 1_000_000
 INFER = "/v2/models/tiny/infer"
-QUESTION = b'{"input": "superb"}'
+BODY = b'{"input": "superb"}'
 
 
 @pytest.fixture(scope="module")
 def watched(models: Path) -> Iterator[Server]:
-    """One that tells how long its event loop was held up."""
+    """A server that measures how long its event loop was blocked."""
     options = {"default_model": "tiny", "intra_op_threads": 1, "log_level": "error"}
     with serving(models, command=(stall_server.__file__,), **options) as server:
         yield server
@@ -54,29 +54,27 @@ def client(server: Server) -> Iterator[httpx.Client]:
         (b'["' + b"b" * 150_000 + b'"]', None),
     ],
 )
-def test_long_request_that_is_wrong_is_refused_by_its_place(
-    client: httpx.Client, body: bytes, param: str | None
-) -> None:
+def test_error_in_a_long_body_names_its_place(client: httpx.Client, body: bytes, param: str | None) -> None:
     assert refusal(client.post("/classify", content=body)) == (422, "invalid_input", param)
 
 
 @pytest.mark.parametrize(
-    ("path", "instead"),
+    ("path", "alternative"),
     [("/dynamics", "application/x-npy"), ("/classify", "several requests"), (INFER, "several requests")],
 )
 @pytest.mark.parametrize("announced", [True, False])
 def test_json_over_4_mb_is_refused_with_what_to_send_instead(
-    client: httpx.Client, path: str, instead: str, announced: bool
+    client: httpx.Client, path: str, alternative: str, announced: bool
 ) -> None:
     body = b" " * (MAX_JSON_BYTES + 1)
-    answer = client.post(path, content=body if announced else iter([body[:MB]] * 5))
-    assert answer.status_code == 413
-    assert instead in answer.text
-    assert "4 MB" in answer.text
+    response = client.post(path, content=body if announced else iter([body[:MB]] * 5))
+    assert response.status_code == 413
+    assert alternative in response.text
+    assert "4 MB" in response.text
 
 
 def filled(before: bytes, unit: bytes, after: bytes, size: int = MAX_JSON_BYTES - 200) -> Callable[[], bytes]:
-    """So much of a unit and commas that the body is as large as it may be."""
+    """Return a function that repeats a unit, with commas, until the body is as large as it may be."""
     return lambda: before + (unit + b",") * (size // (len(unit) + 1)) + unit + after
 
 
@@ -99,7 +97,7 @@ LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", LARGE)
-def test_large_body_holds_the_interpreter_no_longer_than_is_said(watched: Server, name: str) -> None:
+def test_large_body_blocks_the_interpreter_no_longer_than_documented(watched: Server, name: str) -> None:
     path, make, status = LARGE[name]
     with watched.client(headers=JSON) as client:
         stall = measure_stall(watched, client, path, make(), status)
@@ -108,10 +106,10 @@ def test_large_body_holds_the_interpreter_no_longer_than_is_said(watched: Server
 
 
 def test_more_arrays_than_a_request_of_texts_has_are_refused_unparsed(client: httpx.Client) -> None:
-    """Half a million spans held the interpreter for .3 s, and 140 MB for good."""
+    """Half a million spans once blocked the interpreter for .3 s, and took 140 MB for good."""
     spans = b"[0,1]," * MAX_TEXT_ARRAYS
-    answer = client.post("/classify", content=b'{"input": "superb", "without": [' + spans + b"[0,1]]}")
-    assert refusal(answer) == (413, "too_large", None)
+    response = client.post("/classify", content=b'{"input": "superb", "without": [' + spans + b"[0,1]]}")
+    assert refusal(response) == (413, "too_large", None)
 
 
 @pytest.mark.parametrize("text", ["[{" * MAX_TEXT_ARRAYS, '"[' * MAX_TEXT_ARRAYS, "\\[" * MAX_TEXT_ARRAYS])
@@ -120,24 +118,21 @@ def test_brackets_in_a_text_are_no_arrays(text: str) -> None:
 
 
 def test_more_parts_than_are_parsed_are_refused_unparsed(client: httpx.Client) -> None:
-    answer = client.post(
-        "/classify", content=b'{"input":' + b"[" * (MAX_JSON_PARTS + 1)
-    )  # and no JSON either
-    assert refusal(answer) == (413, "too_large", None)
-    answer = client.post("/classify", content=b'{"input":' + b"," * MAX_JSON_VALUES)
-    assert refusal(answer) == (413, "too_large", None)
+    for parts in (b"[" * (MAX_JSON_PARTS + 1), b"," * MAX_JSON_VALUES):  # which are no JSON either
+        response = client.post("/classify", content=b'{"input":' + parts)
+        assert refusal(response) == (413, "too_large", None)
 
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    ("element", "count", "said", "status"),
+    ("element", "count", "n_texts", "status"),
     [(b"", 15 * MB, 1, 422), ("я".encode() * 31 * MB, 1, 1, 413), (b"superb, " * 20_000, 25, 25, 200)],
     ids=["empty", "one", "long"],
 )
-def test_large_bytes_tensor_never_holds_up_the_event_loop(
-    watched: Server, element: bytes, count: int, said: int, status: int
+def test_large_bytes_tensor_never_blocks_the_event_loop(
+    watched: Server, element: bytes, count: int, n_texts: int, status: int
 ) -> None:
-    body, headers = binary_tensor((len(element).to_bytes(4, "little") + element) * count, said)
+    body, headers = binary_tensor((len(element).to_bytes(4, "little") + element) * count, n_texts)
     with watched.client(headers=headers) as client:
         stall = measure_stall(watched, client, INFER, body, status)
     assert stall["turn_s"] < MAX_STALL_S, stall
@@ -145,29 +140,27 @@ def test_large_bytes_tensor_never_holds_up_the_event_loop(
 
 def test_shape_of_many_dimensions_is_refused_unmultiplied(client: httpx.Client) -> None:
     tensor = {"name": "text", "datatype": "BYTES", "shape": [2**31] * 33, "data": ["a"]}
-    answer = client.post(INFER, json={"inputs": [tensor]})
-    assert (answer.status_code, answer.json()["error"]) == (
-        422,
-        "inputs[0].shape should have at most 32 items, not 33",
-    )
+    response = client.post(INFER, json={"inputs": [tensor]})
+    assert response.status_code == 422
+    assert response.json()["error"] == "inputs[0].shape should have at most 32 items, not 33"
 
 
 @pytest.mark.system
-def test_long_answer_never_holds_up_the_event_loop(watched: Server) -> None:
-    """All words of fifteen long texts: 6 MB."""
+def test_long_response_never_blocks_the_event_loop(watched: Server) -> None:
+    """The response has all words of fifteen long texts: 6 MB."""
     words = [word for word in WORDS if word.isalpha()]
     texts = [" ".join(random.Random(i).choices(words, k=2000)) for i in range(15)]
     body = json.dumps({"input": texts, "explain": "full"}).encode()
     with watched.client(headers=JSON) as client:
         stall = measure_stall(watched, client, "/classify", body, 200)
-        answer = client.post("/classify", content=body)
+        response = client.post("/classify", content=body)
     assert stall["turn_s"] < MAX_STALL_S, stall
-    assert [each["index"] for each in answer.json()["data"]] == list(range(15))
-    assert len(answer.content) > 5 * MB
+    assert [entry["index"] for entry in response.json()["data"]] == list(range(15))
+    assert len(response.content) > 5 * MB
 
 
 def expecting(head: bytes) -> bytes:
-    """A head that asks whether its body is wanted."""
+    """Add the header `Expect: 100-continue` to the head of a request."""
     return head.replace(b"host", b"expect: 100-continue\r\nhost", 1)
 
 
@@ -179,17 +172,17 @@ def test_body_over_the_limit_is_refused_before_it_is_sent(server: Server) -> Non
     assert b"PAYLOAD_LIMIT_MB" in body
 
 
-def test_chunked_body_over_the_limit_is_refused_while_it_comes(client: httpx.Client) -> None:
-    refused = client.post("/classify", content=iter([b" " * 1_000_000] * 50), headers=JSON)
-    assert refusal(refused) == (413, "too_large", None)
+def test_chunked_body_over_the_limit_is_refused_while_it_is_sent(client: httpx.Client) -> None:
+    response = client.post("/classify", content=iter([b" " * 1_000_000] * 50), headers=JSON)
+    assert refusal(response) == (413, "too_large", None)
     assert client.get("/health").status_code == 200
 
 
 def test_expect_100_continue_is_answered(server: Server) -> None:
     with connect(server.port) as connection:
-        connection.sendall(expecting(request_head(len(QUESTION))))
+        connection.sendall(expecting(request_head(len(BODY))))
         assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
-        connection.sendall(QUESTION)
+        connection.sendall(BODY)
         assert read_status(connection) == 200
 
 
@@ -204,9 +197,9 @@ def test_no_text_of_a_user_is_logged(server: Server, client: httpx.Client) -> No
 
 
 def test_key_is_checked_before_the_body_is_read(locked: Server) -> None:
-    assert status_of(locked.port, request_head(100)) == 401  # and never sent
+    assert status_of(locked.port, request_head(100)) == 401  # the body is never sent
 
 
-def test_key_in_a_trailer_opens_nothing(locked: Server) -> None:
+def test_key_in_a_trailer_is_ignored(locked: Server) -> None:
     trailers = b"x-api-key: secret\r\nauthorization: Bearer secret\r\n\r\n"
-    assert status_of(locked.port, chunked_request(QUESTION).removesuffix(b"\r\n") + trailers) == 401
+    assert status_of(locked.port, chunked_request(BODY).removesuffix(b"\r\n") + trailers) == 401

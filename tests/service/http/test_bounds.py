@@ -63,7 +63,7 @@ def test_one_more_than_the_bound_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("body", "field"),
     [
         ({"inputs": [tensor()] * 65}, "inputs"),
         ({"inputs": [tensor()], "outputs": [{"name": "label"}] * 65}, "outputs"),
@@ -73,8 +73,8 @@ def test_one_more_than_the_bound_is_refused_by_name(
     ],
 )
 def test_one_more_than_the_bound_of_a_tensor_is_refused(
-    client: httpx.Client, body: dict[str, Any], place: str
+    client: httpx.Client, body: dict[str, Any], field: str
 ) -> None:
-    answer = client.post(INFER, json=body)
-    assert answer.status_code == 422
-    assert answer.json()["error"].startswith(f"{place} should have at most ")
+    response = client.post(INFER, json=body)
+    assert response.status_code == 422
+    assert response.json()["error"].startswith(f"{field} should have at most ")

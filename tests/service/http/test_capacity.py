@@ -1,4 +1,4 @@
-"""How many large requests run at once, and that hostile bodies leave no trace."""
+"""Large requests run a few at once, and hostile bodies leave no trace."""
 
 import re
 import time
@@ -26,25 +26,25 @@ def gauge(client: httpx.Client, name: str) -> float:
 
 @pytest.mark.system
 def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(models: Path) -> None:
-    """Row 8: a body of int8 is as many numbers, and each takes 200 bytes: without turns 1.4 GB here."""
+    """Each number of an int8 body takes 200 bytes of work: all at once, these would take 1.4 GB."""
     body = npy(np.random.default_rng(0).integers(1, 100, (124_000, 8), np.int8))
     request = post_request(body, "/dynamics?max_layers=2", NPY)
-    with serving(models, default_model="tiny") as server, ExitStack() as kept:
-        before = most = server.memory
-        callers = [kept.enter_context(connect(server.port)) for _ in range(12)]
+    with serving(models, default_model="tiny") as server, ExitStack() as stack:
+        before = peak = server.memory
+        callers = [stack.enter_context(connect(server.port)) for _ in range(12)]
         for caller in callers:
             caller.sendall(request)
         with ThreadPoolExecutor(1) as pool:
             statuses = pool.submit(lambda: [read_status(caller) for caller in callers])
             while not statuses.done():
-                most = max(most, server.memory)
+                peak = max(peak, server.memory)
                 time.sleep(0.01)
         assert set(statuses.result()) == {200}
-    assert most - before < 850 * MB
+    assert peak - before < 850 * MB
 
 
 def test_large_requests_wait_for_each_other_and_small_ones_pass(models: Path) -> None:
-    """One slot: while a large body is on its way, a second one waits and small requests do not."""
+    """While a large body takes the one slot, a second one waits and small requests do not."""
     large = b'{"input": "superb"' + b" " * 1_500_000 + b"}"
     with serving(models, default_model="tiny", max_large_requests=1) as server, server.client() as client:
         with connect(server.port) as first, connect(server.port) as second:
@@ -66,11 +66,11 @@ def test_response_over_the_limit_is_refused_before_the_work(models: Path) -> Non
     points = np.random.default_rng(0).normal(size=(2000, 2)).tolist()
     document = {"points": points, "stop": "never", "max_layers": 50_000, "include": ["trajectory"]}
     with in_process(models) as client:
-        refused = client.post("/dynamics", json=document)
-        assert (refused.status_code, refused.json()["error"]["type"]) == (413, "too_large")
-        assert "256 MB" in refused.json()["error"]["message"]
-        short = client.post("/dynamics", json={**document, "max_layers": 60, "trajectory_every": 20})
-        assert short.json()["trajectory"]["layers"] == [0, 20, 40, 60]
+        response = client.post("/dynamics", json=document)
+        assert (response.status_code, response.json()["error"]["type"]) == (413, "too_large")
+        assert "256 MB" in response.json()["error"]["message"]
+        shorter = client.post("/dynamics", json={**document, "max_layers": 60, "trajectory_every": 20})
+        assert shorter.json()["trajectory"]["layers"] == [0, 20, 40, 60]
 
 
 LONG = b"a" * 1_900_000
@@ -108,7 +108,7 @@ HOSTILE = {  # of two megabytes each, which is all that the server takes
     "points twice": (cloud(b"[" + ROWS + b'[1,2]], "points": [[1,2,3],4]'), 422),
     "points that are a text": (cloud(b'"' + LONG + b'"'), 422),
     "an npy header that lies": (post_request(b"\x93NUMPY\x01\x00\xff\xff" + LONG, "/dynamics", NPY), 400),
-    "a wish that is a text": (post_request(b'{"leaders": "' + LONG + b'"}', "/control"), 422),
+    "leaders that are a text": (post_request(b'{"leaders": "' + LONG + b'"}', "/control"), 422),
 }
 
 
@@ -126,7 +126,7 @@ def test_hostile_body_is_refused_in_the_one_shape(server: Server, name: str) -> 
 
 
 def attack(server: Server) -> None:
-    """Everything hostile, and bodies that never end: 170 MB."""
+    """Send every hostile body, and sixty bodies that never end: 170 MB."""
     for request, _ in HOSTILE.values():
         status_of(server.port, request)
     slow = [connect(server.port) for _ in range(60)]
@@ -138,7 +138,7 @@ def attack(server: Server) -> None:
 
 
 def open_files(process: psutil.Process) -> int:
-    """The files of a server without its pipes to compute processes, of which one or two wait for a job."""
+    """Count the files of a server without its pipes to compute processes, one or two of which are idle."""
     return process.num_fds() - PIPES_PER_COMPUTE_PROCESS * sum(map(is_compute, process.children()))
 
 

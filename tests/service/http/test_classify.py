@@ -1,4 +1,4 @@
-"""POST /classify over a socket: answers by value, refusals by status, type and place."""
+"""POST /classify: several models, options, media types, and bodies that are refused."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from service.text.counterfactual import find_counterfactual
 from service.text.pipeline import ClassificationTask, ClassifyOptions
 
 
-def ask(client: httpx.Client, text: str, **options: Any) -> dict[str, Any]:
-    """What is answered of one text."""
+def classify(client: httpx.Client, text: str, **options: Any) -> dict[str, Any]:
+    """Return the answer of one text."""
     return dict(client.post("/classify", json={"input": text, **options}).json()["data"][0])
 
 
@@ -31,50 +31,47 @@ def test_several_models_answer_what_each_answers_alone(tmp_path: Path) -> None:
     )
     body = {"input": ["the superb film", "awful"], "explain": "full"}
     with in_process(tmp_path) as client:
-        both = client.post("/classify", json={**body, "model": ["tiny", "topics"]}).json()
-        assert (both["model"], both["usage"]) == (["tiny", "topics"], {"texts": 2, "tokens": 4})
+        together = client.post("/classify", json={**body, "model": ["tiny", "topics"]}).json()
+        assert (together["model"], together["usage"]) == (["tiny", "topics"], {"texts": 2, "tokens": 4})
         for name in ("tiny", "topics"):
-            alone = client.post("/classify", json={**body, "model": name}).json()["data"]
-            assert [{"index": e["index"], **e["answers"][name]} for e in both["data"]] == alone
-        newest, older = (
-            both["data"][0]["answers"]["topics"],
-            ask(client, "the superb film", model="topics@1"),
-        )
+            separate = client.post("/classify", json={**body, "model": name}).json()["data"]
+            assert [{"index": e["index"], **e["answers"][name]} for e in together["data"]] == separate
+        newest = together["data"][0]["answers"]["topics"]
+        older = classify(client, "the superb film", model="topics@1")
         assert newest["labels"] == [label for label, p in newest["probs"].items() if p >= 0.5]
         assert "labels" not in older
         assert round(sum(older["probs"].values()), 7) == 1
         cards = {card["name"]: card for card in client.get("/models").json()["models"]}
-        assert cards["tiny"]["bias"] == both["data"][0]["answers"]["tiny"]["bias"]
+        assert cards["tiny"]["bias"] == together["data"][0]["answers"]["tiny"]["bias"]
         assert cards["topics@1"]["bias"] == older["bias"]
         assert client.get("/models/topics").json()["name"] == "topics@2"
 
 
-def test_models_on_several_readers_are_asked_one_by_one(tmp_path: Path) -> None:
+def test_models_on_different_encoders_cannot_be_asked_together(tmp_path: Path) -> None:
     write_head(tmp_path)
     digest = write_encoder(tmp_path, "other", seed=1).card["model_sha256"]
     write_head(tmp_path, "far", reader={"name": "other", "sha256": digest})
     write_head(tmp_path, "lost", reader={"name": "gone", "sha256": "0" * 64})
     with in_process(tmp_path) as client:
-        assert ask(client, "superb", model="far")["n_words"] == 1
+        assert classify(client, "superb", model="far")["n_words"] == 1
         body: dict[str, Any] = {"input": "superb", "model": ["tiny", "far"]}
         assert refusal(client.post("/classify", json=body)) == (422, "invalid_input", "model")
-        refused = client.post("/classify", json={**body, "model": "lost"})
-        assert refusal(refused) == (404, "not_found", "model")
-        assert "needs the encoder gone (000000000000), which is not here" in refused.text
+        response = client.post("/classify", json={**body, "model": "lost"})
+        assert refusal(response) == (404, "not_found", "model")
+        assert "needs the encoder gone (000000000000), which is not here" in response.text
 
 
-def test_flip_counts_in_the_unit_that_is_asked_for(client: httpx.Client) -> None:
+def test_flip_counts_in_the_requested_unit(client: httpx.Client) -> None:
     text = "\U0001f642\U0001f642 the superb film"
-    told = [
-        ask(client, text, flip=True, offset_unit=spans)["flip"]["without"]
-        for spans in ("codepoints", "utf16")
-    ]
-    assert [word["word"] for word in told[0]] == [word["word"] for word in told[1]]
-    points, units = ([span for word in each for span in word["spans"]] for each in told)
+    codepoints, utf16 = (
+        classify(client, text, flip=True, offset_unit=unit)["flip"]["without"]
+        for unit in ("codepoints", "utf16")
+    )
     encoded = text.encode("utf-16-le")
-    assert [encoded[2 * begin : 2 * end].decode("utf-16-le") for begin, end in units] == [
-        text[begin:end] for begin, end in points
-    ]
+    for word, utf16_word in zip(codepoints, utf16, strict=True):
+        assert word["word"] == utf16_word["word"]
+        for (start, end), (start_16, end_16) in zip(word["spans"], utf16_word["spans"], strict=True):
+            assert encoded[2 * start_16 : 2 * end_16].decode("utf-16-le") == text[start:end]
 
 
 @pytest.mark.parametrize(
@@ -102,10 +99,10 @@ def test_routes_refuse_what_is_not_json(client: httpx.Client, path: str, body: b
 def test_routes_say_that_a_lone_surrogate_is_half_a_character(
     client: httpx.Client, path: str, half: str
 ) -> None:
-    """It is JSON, so the body is not called something else."""
-    answer = client.post(path, content=f'{{"input": "bad {half}"}}', headers=JSON)
-    assert refusal(answer) == (422, "invalid_input", None)
-    assert "half a character (a lone surrogate)" in answer.text
+    """The body is JSON, so the error is not about its syntax."""
+    response = client.post(path, content=f'{{"input": "bad {half}"}}', headers=JSON)
+    assert refusal(response) == (422, "invalid_input", None)
+    assert "half a character (a lone surrogate)" in response.text
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400"])
@@ -128,39 +125,39 @@ def test_classify_refuses_two_media_types(client: httpx.Client) -> None:
 
 def test_classify_takes_json_by_any_of_its_names_and_in_chunks(client: httpx.Client) -> None:
     for headers in (JSON, {"content-type": "Application/JSON; charset=UTF-8"}):
-        twice = b'{"input": "awful", "input": "superb"}'  # of which the last counts
-        for content in (b'{"input": "superb"}', twice, iter([b'{"input": ', b'"superb"}'])):
-            answer = client.post("/classify", content=content, headers=headers)
-            assert answer.json()["data"][0]["label"] == "positive"
+        duplicate = b'{"input": "awful", "input": "superb"}'  # the last one counts
+        for content in (b'{"input": "superb"}', duplicate, iter([b'{"input": ', b'"superb"}'])):
+            response = client.post("/classify", content=content, headers=headers)
+            assert response.json()["data"][0]["label"] == "positive"
 
 
-def test_searches_end_where_one_of_the_same_request_is_refused() -> None:
+def test_searches_end_when_one_of_the_same_request_is_refused() -> None:
     head: Any = None
-    how = ClassifyOptions((head,), "none")
-    ended: list[str] = []
+    options = ClassifyOptions((head,), "none")
+    cancelled: list[str] = []
 
-    async def read(asked: Sequence[ClassificationTask]) -> Results:
-        if asked[0].text == "refused":
+    async def classify_tasks(batch: Sequence[ClassificationTask]) -> Results:
+        if batch[0].text == "refused":
             raise Overloaded("too much is waiting already")
         try:
             await asyncio.sleep(60)
         finally:
-            ended.append(asked[0].text)
+            cancelled.append(batch[0].text)
         return []
 
     async def refuse_one() -> None:
-        tasks = [ClassificationTask("waits", how), ClassificationTask("refused", how)]
+        tasks = [ClassificationTask("waits", options), ClassificationTask("refused", options)]
         with pytest.raises(Overloaded):
-            await run_searches(tasks, [[{}], [{}]], {"flip": find_counterfactual}, read)
+            await run_searches(tasks, [[{}], [{}]], {"flip": find_counterfactual}, classify_tasks)
         await asyncio.sleep(0)
-        assert ended == ["waits"]
+        assert cancelled == ["waits"]
 
     asyncio.run(refuse_one())
 
 
-def test_sufficient_words_are_told_and_checked(client: httpx.Client) -> None:
+def test_sufficient_words_are_answered_for_a_bounded_number_of_texts(client: httpx.Client) -> None:
     body = {"input": "the film was a superb film", "sufficient": True, "flip": True}
     (answer,) = client.post("/classify", json=body).json()["data"]
     assert set(answer["sufficient"]) == {"words", "score"}
-    many = client.post("/classify", json={**body, "input": ["a film"] * 17})
-    assert refusal(many) == (422, "invalid_input", "flip")
+    response = client.post("/classify", json={**body, "input": ["a film"] * 17})
+    assert refusal(response) == (422, "invalid_input", "flip")

@@ -1,9 +1,9 @@
-"""Compressed bodies and responses: read up to the expanded size that a plain body may have, and written."""
+"""Compression: a body may expand to the size that a plain one may have, and large responses are packed."""
 
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from service.errors import MalformedInput, TooLarge
 from service.http.compression import BodyDecompressor
 
 JSON = {"content-type": "application/json"}
-QUESTION = json.dumps({"input": "superb"}).encode()
+BODY = json.dumps({"input": "superb"}).encode()
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,8 @@ def client(models: Path) -> Iterator[TestClient]:
 
 @pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 def test_compressed_body_is_answered_as_the_plain_one(
-    client: TestClient, encoding: str, compress: object
+    client: TestClient, encoding: str, compress: Callable[[bytes], bytes]
 ) -> None:
-    assert callable(compress)
     headers = {**JSON, "content-encoding": encoding}
     for path, body in (
         ("/classify", {"input": "superb film"}),
@@ -48,35 +47,32 @@ def test_compressed_body_is_answered_as_the_plain_one(
 def test_body_that_expands_over_the_limit_is_refused(client: TestClient) -> None:
     bomb = gzip.compress(b'{"input": "' + b" " * 50_000_000 + b'"}')
     assert len(bomb) < 100_000
-    answer = client.post("/classify", content=bomb, headers={**JSON, "content-encoding": "gzip"})
-    assert refusal(answer) == (413, "too_large", None)
-    assert "expanded" in answer.json()["error"]["message"]
+    response = client.post("/classify", content=bomb, headers={**JSON, "content-encoding": "gzip"})
+    assert refusal(response) == (413, "too_large", None)
+    assert "expanded" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    "body", [QUESTION, gzip.compress(QUESTION)[:-5], gzip.compress(QUESTION) + b"more", b""],
+    "body", [BODY, gzip.compress(BODY)[:-5], gzip.compress(BODY) + b"more", b""],
     ids=["plain", "cut", "followed", "empty"],
 )  # fmt: skip
 def test_body_that_is_not_compressed_as_it_says_is_malformed(client: TestClient, body: bytes) -> None:
-    answer = client.post("/classify", content=body, headers={**JSON, "content-encoding": "gzip"})
-    assert refusal(answer) == (400, "malformed_input", None)
+    response = client.post("/classify", content=body, headers={**JSON, "content-encoding": "gzip"})
+    assert refusal(response) == (400, "malformed_input", None)
 
 
 def test_decompressor_never_expands_more_than_its_bound() -> None:
     decompressor = BodyDecompressor(1000)
     compressed = gzip.compress(b"a" * 1000)
-    assert (
-        decompressor.expand(compressed[:20], is_last=False)
-        + decompressor.expand(compressed[20:], is_last=True)
-        == b"a" * 1000
-    )
+    expanded = decompressor.expand(compressed[:20], is_last=False)
+    assert expanded + decompressor.expand(compressed[20:], is_last=True) == b"a" * 1000
     with pytest.raises(TooLarge):
         BodyDecompressor(999).expand(compressed, is_last=True)
     with pytest.raises(MalformedInput):
         BodyDecompressor(1000).expand(compressed[:-1], is_last=True)
 
 
-def test_large_responses_are_compressed_for_who_accepts_it(client: TestClient) -> None:
+def test_large_responses_are_compressed_where_the_caller_accepts_it(client: TestClient) -> None:
     body = {"input": ["superb film"] * 100, "explain": "full"}
     plain = client.post("/classify", json=body, headers={"accept-encoding": "identity"})
     packed = client.post("/classify", json=body, headers={"accept-encoding": "gzip"})

@@ -1,4 +1,4 @@
-"""The time of a request: who leaves ends the work, and nothing of it is kept."""
+"""Cancelled requests: the work ends when the caller leaves, and nothing of it is kept."""
 
 import asyncio
 import gc
@@ -16,15 +16,15 @@ from service.http.middleware import Exchange
 
 
 class Cloud:
-    """What the work of a request holds."""
+    """An object that only the work of a request refers to."""
 
 
 def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
-    kept: list[weakref.ref[Cloud]] = []
+    references: list[weakref.ref[Cloud]] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         cloud = Cloud()
-        kept.append(weakref.ref(cloud))
+        references.append(weakref.ref(cloud))
         assert not (await receive()).get("more_body")
         await asyncio.sleep(10)
 
@@ -40,19 +40,19 @@ def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
             with pytest.raises(Cancelled):
                 await Exchange({"headers": [], "state": {}}, receive, print, service).run(app)
 
-        await asyncio.create_task(request())  # a task each, as uvicorn has it
+        await asyncio.create_task(request())  # one task for each request, as in uvicorn
         gc.collect()
-        assert [cloud() for cloud in kept] == [None]
+        assert [cloud() for cloud in references] == [None]
 
     asyncio.run(work())
 
 
-def test_what_a_route_does_after_its_answer_is_not_cancelled(models: Path) -> None:
-    done: list[str] = []
+def test_background_task_of_a_route_is_not_cancelled(models: Path) -> None:
+    calls: list[str] = []
 
     async def later() -> None:
         await asyncio.sleep(0.2)
-        done.append("later")
+        calls.append("later")
 
     with in_process(models) as client:
         app: Any = client.app
@@ -63,4 +63,4 @@ def test_what_a_route_does_after_its_answer_is_not_cancelled(models: Path) -> No
             return "soon"
 
         assert client.get("/later").json() == "soon"
-        eventually(lambda: done == ["later"], timeout_s=5)
+        eventually(lambda: calls == ["later"], timeout_s=5)

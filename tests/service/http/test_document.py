@@ -1,4 +1,4 @@
-"""The OpenAPI document: the committed copy is in step, and the service does what it says."""
+"""The OpenAPI document: it is complete, and the service does what it says."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def document() -> dict[str, Any]:
 
 
 def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    """By method and path."""
+    """Return the operations of a document by method and path."""
     return {
         (method.upper(), path): operation
         for path, methods in document["paths"].items()
@@ -39,72 +39,72 @@ def test_document_has_an_example_of_every_request_and_answer(
     document: dict[str, Any], client: httpx.Client
 ) -> None:
     """Every example is sent, and answered as the document says."""
-    sent = 0
+    n_sent = 0
     for (method, path), operation in operations(document).items():
         content = operation.get("requestBody", {}).get("content", {})
         if method == "POST" and (example := content.get("application/json", {}).get("example")):
-            given = json.dumps(example).replace('"sentiment"', '"tiny"')
-            answer = client.post(path.format(name="tiny", version="1"), content=given, headers=JSON)
+            body = json.dumps(example).replace('"sentiment"', '"tiny"')
+            response = client.post(path.format(name="tiny", version="1"), content=body, headers=JSON)
             if "version" not in path and "/sequences" not in path:
-                assert answer.status_code == 200, (path, answer.text)
-            sent += 1
-    assert sent >= 5
+                assert response.status_code == 200, (path, response.text)
+            n_sent += 1
+    assert n_sent >= 5
 
 
 def shape(value: Any) -> Any:
-    """The names in a document, and the numbers of entries."""
+    """Replace the values of a document by None, which leaves names and the numbers of entries."""
     if isinstance(value, dict):
-        return {name: shape(each) for name, each in value.items()}
+        return {name: shape(member) for name, member in value.items()}
     return [*map(shape, value)] if isinstance(value, list) else None
 
 
-def test_examples_of_answers_are_what_is_answered(client: httpx.Client) -> None:
-    """Of texts the names of fields: the model that answers here is another one, and has other leaders."""
+def test_examples_of_answers_have_the_shape_of_answers(client: httpx.Client) -> None:
+    """Answers of texts have the same fields only: the model here is another one, with other leaders."""
 
-    def ask(path: str, body: object) -> Any:
+    def shape_of_answer(path: str, body: object) -> Any:
         return shape(client.post(path, json=body).json())
 
-    asked = {"input": "A superb film.", "model": "tiny"}
+    body = {"input": "A superb film.", "model": "tiny"}
     for path, example in (("/classify", examples.CLASSIFIED), ("/v1/classify", examples.VLLM_CLASSIFIED)):
-        told, said = shape(example)["data"][0], ask(path, asked)["data"][0]
-        assert told.keys() == said.keys()
-        for part in said.keys() & {"leaders", "clusters"}:
-            assert told[part][0].keys() == said[part][0].keys()
-    assert shape(examples.RESULT) == ask("/dynamics", examples.DYNAMICS)
-    assert shape(examples.CONTROLLED) == ask("/control", examples.CONTROL)
+        expected, answer = shape(example)["data"][0], shape_of_answer(path, body)["data"][0]
+        assert expected.keys() == answer.keys()
+        for part in answer.keys() & {"leaders", "clusters"}:
+            assert expected[part][0].keys() == answer[part][0].keys()
+    assert shape(examples.RESULT) == shape_of_answer("/dynamics", examples.DYNAMICS)
+    assert shape(examples.CONTROLLED) == shape_of_answer("/control", examples.CONTROL)
 
 
-def test_document_tells_of_no_route_without_errors(document: dict[str, Any]) -> None:
+def test_document_lists_the_errors_of_every_route(document: dict[str, Any]) -> None:
     codes = {"400", "401", "404", "413", "415", "422", "429", "500", "503", "504"}
     for (method, path), operation in operations(document).items():
         assert {"200"} | (codes if method == "POST" else set()) <= operation["responses"].keys(), path
 
 
-def test_every_route_wants_a_key_unless_it_is_public_and_is_counted_by_its_whole_path(
+def test_every_route_needs_a_key_unless_it_is_public_and_is_counted_by_its_full_path(
     document: dict[str, Any], models: Path
 ) -> None:
-    """Routers below routers told only the end of a path: /v2/models/{name}/ready passed for /ready."""
-    asked = operations(document)
+    """Nested routers once gave only the end of a path: /v2/models/{name}/ready passed for /ready."""
+    routes = operations(document)
     with in_process(models, api_keys="secret") as client:
-        for method, path in asked:
+        for method, path in routes:
             refused = client.request(method, path.format(name="tiny", version="1")).status_code == 401
             assert refused != (method == "GET" and path in PUBLIC_ROUTES), (method, path)
-        told = client.get("/metrics").text
-    for method, path in asked:
-        assert f'hardmax_requests_total{{method="{method}",route="{path}",status=' in told
+        metrics = client.get("/metrics").text
+    for method, path in routes:
+        assert f'hardmax_requests_total{{method="{method}",route="{path}",status=' in metrics
 
 
 def test_service_does_what_its_document_says(document: dict[str, Any], server: Server) -> None:
-    """Schemathesis makes requests, right and wrong, from the document alone."""
+    """Schemathesis makes valid and invalid requests from the document alone."""
     failures: list[str] = []
-    each = 25 if settings().max_examples > 100 else 8  # the profiles of tests/conftest.py
-    asked = dict(fuzz_operations(server.url, each, failures, repeatable=True))
+    n_examples = 25 if settings().max_examples > 100 else 8  # the profiles of tests/conftest.py
+    statuses_by_operation = dict(fuzz_operations(server.url, n_examples, failures, repeatable=True))
     assert not failures
-    assert set(asked) == {" ".join(operation) for operation in operations(document)}
-    assert sum(statuses.total() for statuses in asked.values()) > 10 * each
-    answered = {label for label, statuses in asked.items() if statuses[200]}
-    assert answered >= {label for label in asked if label.startswith("GET")}
-    # Which of the others are depends on what hypothesis draws, and that on the modules that are loaded.
+    assert set(statuses_by_operation) == {" ".join(operation) for operation in operations(document)}
+    assert sum(statuses.total() for statuses in statuses_by_operation.values()) > 10 * n_examples
+    answered = {label for label, statuses in statuses_by_operation.items() if statuses[200]}
+    assert answered >= {label for label in statuses_by_operation if label.startswith("GET")}
+    # Which other routes answer 200 depends on what hypothesis draws, and so on the modules that are loaded.
     assert any(label.startswith("POST") for label in answered)
 
 
@@ -120,7 +120,7 @@ def test_every_part_of_the_document_is_described_by_a_sentence(document: dict[st
         for method, operation in by_method.items():
             assert operation.get("summary"), (method, path)
             parts[f"{method} {path}"] = operation
-            parts |= {f"{path} {each['name']}": each for each in operation.get("parameters", ())}
+            parts |= {f"{path} {field['name']}": field for field in operation.get("parameters", ())}
     parts |= {f"tag {tag['name']}": tag for tag in document["tags"]}
     bare = [name for name, part in parts.items() if len(part.get("description", "").split()) < 2]
     unfinished = [
@@ -128,6 +128,5 @@ def test_every_part_of_the_document_is_described_by_a_sentence(document: dict[st
     ]
     assert (bare, unfinished) == ([], [])
     assert len(schemas) > 30
-    ours = "no route answers in FastAPI's shape"
-    assert not {"HTTPValidationError", "ValidationError"} & set(schemas), ours
+    assert not {"HTTPValidationError", "ValidationError"} & set(schemas), "errors in FastAPI's shape"
     assert "DynamicsRequest" in schemas, "bodies that are read piece by piece have names too"

@@ -1,4 +1,4 @@
-"""POST /dynamics over a socket: answers by value, refusals by status, type and place."""
+"""POST /dynamics: npy bodies, memory, callers that leave, and what a response may include."""
 
 import re
 import time
@@ -26,15 +26,15 @@ NPY = {"content-type": "application/x-npy"}
 
 
 def test_dynamics_takes_arrays_in_fortran_order(client: httpx.Client) -> None:
-    fortran = npy(np.asfortranarray(TRIANGLE))
-    again = client.post("/dynamics?alpha=0.5", content=fortran, headers=NPY)
-    assert [leader["index"] for leader in again.json()["leaders"]] == [0, 1, 2]
+    body = npy(np.asfortranarray(TRIANGLE))
+    response = client.post("/dynamics?alpha=0.5", content=body, headers=NPY)
+    assert [leader["index"] for leader in response.json()["leaders"]] == [0, 1, 2]
 
 
 # An open bracket was found by fuzzing: it was answered 500.
-IMPOSSIBLE = ("(-3, -2)", "(True, 2)", "(3, 2.0)", "(3, None)", "(2**70, 2)", "(3,", "3", "(300000, 4)")
+INVALID_SHAPES = ("(-3, -2)", "(True, 2)", "(3, 2.0)", "(3, None)", "(2**70, 2)", "(3,", "3", "(300000, 4)")
 MALFORMED = (400, "malformed_input", None)
-WHOLE = npy(np.ones((3, 2)))
+VALID_NPY = npy(np.ones((3, 2)))
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ WHOLE = npy(np.ones((3, 2)))
         (b"", MALFORMED),
         (b"\x93NUMPY\x09\x00", MALFORMED),
         (b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'shape': (99, 2)}", MALFORMED),
-        (WHOLE[:-1], MALFORMED),
-        (WHOLE + b"x", MALFORMED),
-        *((npy_with_shape(shape), MALFORMED) for shape in IMPOSSIBLE),
+        (VALID_NPY[:-1], MALFORMED),
+        (VALID_NPY + b"x", MALFORMED),
+        *((npy_with_shape(shape), MALFORMED) for shape in INVALID_SHAPES),
         (npy(np.ones(3)), (422, "invalid_input", "points")),
         (npy(np.array([["a", "b"]])), (415, "unsupported_media_type", "points")),
         (npy(np.array([[1.0, None]])), (415, "unsupported_media_type", "points")),  # a pickle
@@ -53,56 +53,56 @@ WHOLE = npy(np.ones((3, 2)))
         (npy(np.ones((2, 33))), (413, "too_large", "points")),
     ],
 )
-def test_dynamics_believes_an_npy_header_only_as_far_as_bytes_follow(
+def test_dynamics_refuses_npy_bodies_that_are_wrong(
     client: httpx.Client, body: bytes, expected: tuple[Any, ...]
 ) -> None:
     assert refusal(client.post("/dynamics", content=body, headers=NPY)) == expected
 
 
-def test_npy_that_is_too_large_as_doubles_is_refused_before_it_becomes_them(models: Path) -> None:
+def test_npy_that_is_too_large_as_doubles_is_refused_before_it_is_converted(models: Path) -> None:
     """Eight megabytes of small integers are 64 MB of doubles."""
 
     def loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
         limits = Limits(max_bytes=2**28)
-        own = {"dynamics": lambda bundle: Dynamics.load(bundle, runtime, limits)}
-        return {**domain_loaders(runtime, settings), **own}
+        limited = {"dynamics": lambda bundle: Dynamics.load(bundle, runtime, limits)}
+        return {**domain_loaders(runtime, settings), **limited}
 
     body = npy(np.ones((1_000_000, 8), np.int8))
     with in_process(models, loaders) as client:
         tracemalloc.start()
         try:
-            answer = client.post("/dynamics", content=body, headers=NPY)
-            most = tracemalloc.get_traced_memory()[1]
+            response = client.post("/dynamics", content=body, headers=NPY)
+            peak_bytes = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert refusal(answer) == (413, "too_large", "points")
-    assert "need 1.6 GiB" in answer.json()["error"]["message"]
-    assert most < 40e6
+    assert refusal(response) == (413, "too_large", "points")
+    assert "need 1.6 GiB" in response.json()["error"]["message"]
+    assert peak_bytes < 40e6
 
 
 def test_client_that_leaves_stops_its_cloud(server: Server, client: httpx.Client) -> None:
-    """Some seconds of work, in layers of a fraction of a second."""
+    """The cloud takes some seconds, in layers of a fraction of a second."""
     cloud = npy(np.random.default_rng(3).normal(size=(60_000, 32)))
 
-    def left() -> int:
-        told = re.search(r'route="/dynamics",status="499"} (\d+)', client.get("/metrics").text)
-        return int(told[1]) if told else 0
+    def count() -> int:
+        match = re.search(r'route="/dynamics",status="499"} (\d+)', client.get("/metrics").text)
+        return int(match[1]) if match else 0
 
-    before = left()
+    before = count()
     with connect(server.port) as connection:
         connection.sendall(post_request(cloud, "/dynamics", raw_http.NPY))
         time.sleep(0.5)
-    eventually(lambda: left() == before + 1)
+    eventually(lambda: count() == before + 1)
     assert client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200
 
 
-def test_dynamics_includes_argmax_sets_softmax_and_a_whole_trajectory(client: httpx.Client) -> None:
+def test_dynamics_includes_argmax_sets_softmax_and_a_trajectory(client: httpx.Client) -> None:
     body = {"points": [[1, 1], [0.5, -0.5], [0.2, 0.1]], "include": ["trajectory", "argmax", "softmax"]}
-    answer = client.post("/dynamics", json=body | {"temperature": 0.05}).json()
-    assert answer["argmax"] == [[[0], [1], [0]]]
-    assert (answer["certified_layer"], answer["layers"]) == (0, 30)
-    assert len(answer["trajectory"]["points"]) == len(answer["softmax"]["points"]) == 31
-    assert answer["softmax"]["distance"][0] == 0 < answer["softmax"]["distance"][1] < 0.01
+    document = client.post("/dynamics", json=body | {"temperature": 0.05}).json()
+    assert document["argmax"] == [[[0], [1], [0]]]
+    assert (document["certified_layer"], document["layers"]) == (0, 30)
+    assert len(document["trajectory"]["points"]) == len(document["softmax"]["points"]) == 31
+    assert document["softmax"]["distance"][0] == 0 < document["softmax"]["distance"][1] < 0.01
     assert refusal(client.post("/dynamics", json=body)) == (422, "invalid_input", "temperature")
     stopped = client.post("/dynamics", json=body | {"temperature": 0.05, "stop": "certified"}).json()
     assert stopped["layers"] == 0

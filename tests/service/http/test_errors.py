@@ -1,4 +1,4 @@
-"""What is wrong with a request, in words that help: the route, the method or the field that was meant."""
+"""Errors name the route, the method or the field that was probably meant, and failures are logged."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -55,12 +55,12 @@ def test_files_outside_the_page_are_not_found(client: httpx.Client, path: str) -
         ("GET", "/models/nobody", None, "there is no model nobody"),
     ],
 )  # fmt: skip
-def test_what_was_probably_meant_is_named(
+def test_error_names_what_was_probably_meant(
     client: httpx.Client, method: str, path: str, body: object, message: str
 ) -> None:
-    answer = client.request(method, path, json=body)
-    assert 400 <= refusal(answer)[0] < 500
-    assert answer.json()["error"]["message"] == message
+    response = client.request(method, path, json=body)
+    assert 400 <= refusal(response)[0] < 500
+    assert response.json()["error"]["message"] == message
 
 
 def test_failure_within_a_stream_is_logged_and_counted(
@@ -87,8 +87,8 @@ def test_status_without_a_name_is_answered_as_it_is(models: Path) -> None:
     with in_process(models) as client:
         app: Any = client.app
 
-        @app.get("/own")
-        async def own() -> None:
-            raise HTTPException(599, "of their own")
+        @app.get("/custom")
+        async def custom() -> None:
+            raise HTTPException(599, "custom")
 
-        assert refusal(client.get("/own")) == (599, "error", None)
+        assert refusal(client.get("/custom")) == (599, "error", None)

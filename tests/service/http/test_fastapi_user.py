@@ -1,4 +1,4 @@
-"""What somebody does who knows FastAPI and nothing of this service: routes, dependencies, handlers, tests."""
+"""The service extended like any FastAPI application: routes, dependencies, middleware, error handlers."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
@@ -46,7 +46,7 @@ def client(app: FastAPI) -> Iterator[TestClient]:
         yield client
 
 
-def test_own_route_with_a_body_and_a_dependency_works_as_in_any_application(
+def test_custom_route_has_a_body_and_a_dependency_as_in_any_application(
     app: FastAPI, client: TestClient
 ) -> None:
     app.openapi()  # the document is made again when there is a new route
@@ -56,49 +56,49 @@ def test_own_route_with_a_body_and_a_dependency_works_as_in_any_application(
         return {"name": pet.name, "pairs": pet.legs // pair}
 
     assert client.post("/pets", json={"name": "Rex"}).json() == {"name": "Rex", "pairs": 2}
-    refused = client.post("/pets", json={"nome": "Rex"})
-    error = refused.json()["error"]
-    assert (refused.status_code, error["type"], error["param"]) == (422, "invalid_input", "name")
-    assert error["request_id"] == refused.headers["x-request-id"]
+    response = client.post("/pets", json={"nome": "Rex"})
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["param"]) == (422, "invalid_input", "name")
+    assert error["request_id"] == response.headers["x-request-id"]
     malformed = client.post("/pets", content=b"{", headers={"content-type": "application/json"})
     assert malformed.json()["error"]["message"].startswith("the body is not JSON")
     assert client.get("/pet").json()["error"]["message"] == "there is no such route; did you mean /pets?"
     assert {"Pet", "ClassifyRequest"} <= app.openapi()["components"]["schemas"].keys()
 
 
-def test_own_route_raises_our_errors_and_fastapis_own(app: FastAPI, client: TestClient) -> None:
+def test_custom_route_raises_errors_of_the_service_and_of_fastapi(app: FastAPI, client: TestClient) -> None:
     @app.get("/pets/{name}")
     async def find(name: str) -> None:
-        if name == "ours":
+        if name == "service":
             raise NotFound("no pet has this name", param="name")
         raise HTTPException(404, "no such pet")
 
-    ours, theirs = client.get("/pets/ours"), client.get("/pets/theirs")
-    assert [answer.status_code for answer in (ours, theirs)] == [404, 404]
-    assert ours.json()["error"]["message"] == "no pet has this name"
-    assert ours.json()["error"]["param"] == "name"
-    assert theirs.json()["error"]["message"] == "no such pet"
-    assert {answer.json()["error"]["type"] for answer in (ours, theirs)} == {"not_found"}
+    service, fastapi = client.get("/pets/service"), client.get("/pets/fastapi")
+    assert [response.status_code for response in (service, fastapi)] == [404, 404]
+    assert service.json()["error"]["message"] == "no pet has this name"
+    assert service.json()["error"]["param"] == "name"
+    assert fastapi.json()["error"]["message"] == "no such pet"
+    assert {response.json()["error"]["type"] for response in (service, fastapi)} == {"not_found"}
 
 
-def test_own_middleware_sees_classify(app: FastAPI) -> None:
-    seen: list[str] = []
+def test_custom_middleware_sees_classify(app: FastAPI) -> None:
+    paths: list[str] = []
 
     @app.middleware("http")
-    async def watch(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        seen.append(request.url.path)
+    async def record(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        paths.append(request.url.path)
         response = await call_next(request)
         response.headers["x-seen"] = str(response.status_code)
         return response
 
     with TestClient(app) as client:
         answer = client.post("/classify", json={"input": "superb"})
-    assert seen == ["/classify"]
+    assert paths == ["/classify"]
     assert answer.headers["x-seen"] == "200"
     assert answer.json()["data"][0]["label"] == "positive"
 
 
-def test_own_exception_handler_replaces_ours(app: FastAPI) -> None:
+def test_custom_exception_handler_replaces_that_of_the_service(app: FastAPI) -> None:
     async def teapot(request: Request, failure: Exception) -> Response:
         return Response(status_code=418)
 
@@ -107,44 +107,42 @@ def test_own_exception_handler_replaces_ours(app: FastAPI) -> None:
         assert client.post("/classify", json={"input": "x", "model": "nobody"}).status_code == 418
 
 
-def test_dependency_overrides_reach_our_routes(app: FastAPI, client: TestClient) -> None:
-    async def nobody() -> None:
+def test_dependency_overrides_reach_the_routes_of_the_service(app: FastAPI, client: TestClient) -> None:
+    async def fail() -> None:
         raise NotFound("overridden")
 
     assert client.post("/classify", json={"input": "superb"}).status_code == 200
-    app.dependency_overrides[get_service] = nobody
-    for answer in (client.post("/classify", json={"input": "superb"}), client.get("/info")):
-        assert (answer.status_code, answer.json()["error"]["message"]) == (404, "overridden")
+    app.dependency_overrides[get_service] = fail
+    for response in (client.post("/classify", json={"input": "superb"}), client.get("/info")):
+        assert (response.status_code, response.json()["error"]["message"]) == (404, "overridden")
     app.dependency_overrides.clear()
     assert client.post("/classify", json={"input": "superb"}).status_code == 200
 
 
-def test_keys_guard_own_routes_too_and_can_be_overridden(models: Path) -> None:
+def test_keys_guard_custom_routes_too_and_can_be_overridden(models: Path) -> None:
     app = build(models, api_keys="secret")
 
-    @app.get("/own")
-    async def own() -> str:
-        return "mine"
+    @app.get("/pets")
+    async def pets() -> str:
+        return "Rex"
 
-    async def anybody() -> None:
+    async def allow() -> None:
         pass
 
     with TestClient(app) as client:
-        for ask in (lambda: client.get("/own"), lambda: client.post("/classify", json={"input": "superb"})):
+        for ask in (lambda: client.get("/pets"), lambda: client.post("/classify", json={"input": "superb"})):
             assert ask().status_code == 401
             client.headers["authorization"] = "Bearer secret"
             assert ask().status_code == 200
             del client.headers["authorization"]
         for key in KEY_NEEDED:
-            app.dependency_overrides[key.dependency] = anybody
-        assert client.get("/own").status_code == 200
+            app.dependency_overrides[key.dependency] = allow
+        assert client.get("/pets").status_code == 200
         assert client.post("/classify", json={"input": "superb"}).status_code == 200
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate Operation ID")
-def test_our_router_can_be_included_elsewhere_with_a_prefix_and_dependencies(
-    app: FastAPI, client: TestClient
-) -> None:
+def test_router_can_be_included_with_a_prefix_and_dependencies(app: FastAPI, client: TestClient) -> None:
     async def refuse() -> None:
         raise NotFound("not for you")
 
@@ -154,9 +152,9 @@ def test_our_router_can_be_included_elsewhere_with_a_prefix_and_dependencies(
     router.include_router(classify.router)
     app.include_router(router)
     paths = ("/open/classify", "/closed/classify", "/nested/classify")
-    answers = [client.post(path, json={"input": "superb"}) for path in paths]
-    assert [answer.status_code for answer in answers] == [200, 404, 404]
-    assert answers[0].json()["data"][0]["label"] == "positive"
+    responses = [client.post(path, json={"input": "superb"}) for path in paths]
+    assert [response.status_code for response in responses] == [200, 404, 404]
+    assert responses[0].json()["data"][0]["label"] == "positive"
 
 
 def test_every_route_answers_below_a_root_path(app: FastAPI) -> None:
@@ -174,8 +172,8 @@ def test_application_can_be_mounted_in_another(app: FastAPI) -> None:
     outer = FastAPI(lifespan=app.router.lifespan_context)
     outer.mount("/hardmax", app)
     with TestClient(outer) as client:
-        answer = client.post("/hardmax/classify", json={"input": "superb"})
-        assert (answer.status_code, answer.json()["data"][0]["label"]) == (200, "positive")
+        response = client.post("/hardmax/classify", json={"input": "superb"})
+        assert (response.status_code, response.json()["data"][0]["label"]) == (200, "positive")
         assert client.get("/hardmax/nowhere").json()["error"]["type"] == "not_found"
 
 
@@ -185,10 +183,10 @@ def test_route_of_the_contributors_manual_works(app: FastAPI, client: TestClient
     exec(compile(example, "CONTRIBUTING.md", "exec"), module)
     app.include_router(module["router"])
     texts = ["a superb film", "a dull, bad film"]
-    answer = client.post("/labels", json={"input": texts})
-    assert answer.status_code == 200, answer.text
+    response = client.post("/labels", json={"input": texts})
+    assert response.status_code == 200, response.text
     data = client.post("/classify", json={"input": texts}).json()["data"]
-    assert answer.json() == [each["label"] for each in data]
+    assert response.json() == [entry["label"] for entry in data]
     assert client.post("/labels", json={"text": "x"}).json()["error"]["param"] == "input"
     assert client.post("/labels", json={"input": ["x", " "]}).json()["error"]["param"] == "input[1]"
     assert "/labels" in app.openapi()["paths"]

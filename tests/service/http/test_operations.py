@@ -1,4 +1,4 @@
-"""What operators ask, the page, and what every answer carries."""
+"""Headers of every response, the page, and the lines of requests in the log."""
 
 from pathlib import Path
 
@@ -7,18 +7,18 @@ import pytest
 from server import in_process
 
 
-def test_answers_carry_the_callers_request_id_if_it_is_sane(client: httpx.Client) -> None:
-    sane = client.get("/health", headers={"x-request-id": "trace-1.2:3_4"})
-    assert sane.headers["x-request-id"] == "trace-1.2:3_4"
-    for strange in ("a b", "x" * 129, "é".encode(), "<script>"):
-        given = client.get("/health", headers={"x-request-id": strange}).headers["x-request-id"]
-        assert len(given) == 24
-        assert given.isalnum()
-    answer = client.post("/classify", json={"input": "good"}, headers={"x-request-id": "me"})
-    assert answer.json()["id"] == "me"
+def test_responses_carry_the_request_id_of_the_caller_if_it_is_valid(client: httpx.Client) -> None:
+    valid = client.get("/health", headers={"x-request-id": "trace-1.2:3_4"})
+    assert valid.headers["x-request-id"] == "trace-1.2:3_4"
+    for invalid in ("a b", "x" * 129, "é".encode(), "<script>"):
+        request_id = client.get("/health", headers={"x-request-id": invalid}).headers["x-request-id"]
+        assert len(request_id) == 24
+        assert request_id.isalnum()
+    response = client.post("/classify", json={"input": "good"}, headers={"x-request-id": "me"})
+    assert response.json()["id"] == "me"
 
 
-def test_answers_carry_security_headers(client: httpx.Client) -> None:
+def test_responses_carry_security_headers(client: httpx.Client) -> None:
     for path in ("/health", "/nowhere", "/"):
         headers = client.get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -32,8 +32,8 @@ def test_page_is_answered_with_an_etag(client: httpx.Client) -> None:
     page = client.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert page.text.lstrip().lower().startswith("<!doctype html>")
-    again = client.get("/", headers={"if-none-match": page.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
+    cached = client.get("/", headers={"if-none-match": page.headers["etag"]})
+    assert (cached.status_code, cached.content) == (304, b"")
     assert client.head("/").headers["etag"] == page.headers["etag"]
 
 
@@ -43,8 +43,8 @@ def test_files_of_the_page_are_logged_for_debugging_only(
     with in_process(models) as client, caplog.at_level("DEBUG", "service.requests"):
         for path in ("/", "/web/page.js", "/web/nothing.js", "/health"):
             client.get(path)
-    told = [(each.levelname, each.getMessage().split(" ")[:3]) for each in caplog.records if each.args]
-    assert told == [
+    lines = [(line.levelname, line.getMessage().split(" ")[:3]) for line in caplog.records if line.args]
+    assert lines == [
         ("INFO", ["GET", "/", "200"]),
         ("DEBUG", ["GET", "/web/{path:path}", "200"]),
         ("INFO", ["GET", "/web/{path:path}", "404"]),
@@ -52,9 +52,9 @@ def test_files_of_the_page_are_logged_for_debugging_only(
     ]
 
 
-def test_line_of_a_refused_request_says_why(models: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_line_of_a_refused_request_names_the_error(models: Path, caplog: pytest.LogCaptureFixture) -> None:
     with in_process(models) as client, caplog.at_level("INFO", "service.requests"):
         client.post("/classify", json={"input": []})
         client.get("/health")
-    lines = [each.getMessage() for each in caplog.records if each.args]
+    lines = [record.getMessage() for record in caplog.records if record.args]
     assert [line.endswith(" invalid_input") for line in lines] == [True, False]

@@ -1,4 +1,4 @@
-"""Host names that are ours, and pages of other sites."""
+"""Host names that are answered, and origins that may send requests."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ def test_host_names_of_this_machine_are_answered_and_others_refused(
 ) -> None:
     for host in ("localhost", f"127.0.0.1:{server.port}", "[::1]:80", "hardmax.localhost", "LOCALHOST:1"):
         assert client.get("/health", headers={"host": host}).status_code == 200, host
-    others = ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "[::1]evil.example", "")
-    for host in others:
+    hosts = ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "[::1]evil.example", "")
+    for host in hosts:
         assert refusal(client.get("/health", headers={"host": host})) == MALFORMED, host
 
 
@@ -33,8 +33,7 @@ def test_allowed_hosts_adds_names_and_a_public_address_takes_any(models: Path) -
     def status(client: httpx.Client, host: str) -> int:
         return client.get("/health", headers={"host": host}).status_code
 
-    names = "Api.example, other.example"
-    with in_process(models, allowed_hosts=names) as client:
+    with in_process(models, allowed_hosts="Api.example, other.example") as client:
         hosts = ("api.example:443", "other.example", "localhost", "evil.example")
         assert [status(client, host) for host in hosts] == [200, 200, 200, 400]
     with in_process(models, host="0.0.0.0") as client:
@@ -53,7 +52,7 @@ def test_allowed_hosts_adds_names_and_a_public_address_takes_any(models: Path) -
 )
 def test_pages_of_other_sites_may_not_write(client: httpx.Client, headers: dict[str, str]) -> None:
     assert refusal(client.post("/classify", json=BODY, headers=headers)) == FORBIDDEN
-    assert client.get("/health", headers=headers).status_code == 200  # which they cannot read
+    assert client.get("/health", headers=headers).status_code == 200  # the page cannot read this response
 
 
 def test_own_page_may_write(server: Server, client: httpx.Client) -> None:
@@ -67,12 +66,13 @@ def test_own_page_may_write(server: Server, client: httpx.Client) -> None:
 
 
 def test_cors_allows_the_origins_it_lists(models: Path) -> None:
-    friend = {"origin": "https://friend.example", "sec-fetch-site": "cross-site"}
-    limits = {"cors_allow_origin": friend["origin"], "request_timeout_s": 1e-6}
-    with in_process(models, **limits) as client:  # a page can read a refusal, its id and when to come back
-        late = client.post("/classify", json=BODY, headers=friend)
-        assert (late.status_code, late.headers["access-control-allow-origin"]) == (504, friend["origin"])
-        assert "x-request-id" in late.headers["access-control-expose-headers"]
-    with in_process(models, cors_allow_origin=friend["origin"]) as client:
-        other = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
-        assert "access-control-allow-origin" not in client.get("/health", headers=other).headers
+    listed = {"origin": "https://friend.example", "sec-fetch-site": "cross-site"}
+    limits = {"cors_allow_origin": listed["origin"], "request_timeout_s": 1e-6}
+    with in_process(models, **limits) as client:  # a page can read an error, its id and Retry-After
+        response = client.post("/classify", json=BODY, headers=listed)
+        assert response.status_code == 504
+        assert response.headers["access-control-allow-origin"] == listed["origin"]
+        assert "x-request-id" in response.headers["access-control-expose-headers"]
+    with in_process(models, cors_allow_origin=listed["origin"]) as client:
+        headers = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+        assert "access-control-allow-origin" not in client.get("/health", headers=headers).headers
