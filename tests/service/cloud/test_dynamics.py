@@ -1,4 +1,4 @@
-"""Clouds run to their limits: the facts of docs/theory.md, the golden clouds, what a run may be asked for."""
+"""Dynamics: the facts of docs/theory.md, the clouds of the paper, and the options of a run."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -30,13 +30,13 @@ from service.errors import InvalidInput
 
 alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
 seeds = st.integers(0, 2**32 - 1)
-KEEP = frozenset({"trajectory"})
+TRAJECTORY = frozenset({"trajectory"})
 
 
 def trajectory(Z: Floats, layers: int = 12, **options: Any) -> Floats:
-    kept = run(Z, stop="never", max_layers=layers, include=KEEP, **options).trajectory
-    assert kept.layers.tolist() == list(range(layers + 1))
-    return kept.points
+    result = run(Z, stop="never", max_layers=layers, include=TRAJECTORY, **options).trajectory
+    assert result.layers.tolist() == list(range(layers + 1))
+    return result.points
 
 
 # --- the facts of section 2
@@ -48,13 +48,13 @@ def test_dynamics_nests_hulls_and_lets_norms_grow(Z: Floats, alpha: float, seed:
     A = random_form(rng, Z.shape[1])
     steps = trajectory(Z, alpha=alpha, A=A)
     directions = rng.standard_normal((50, Z.shape[1]))
-    reach = np.max(steps @ directions.T, axis=1)  # [layer, direction]: the hull's support function
-    assert (np.diff(reach, axis=0) <= 1e-12 * abs(Z).max() * abs(directions).max()).all()
+    support = np.max(steps @ directions.T, axis=1)  # [layer, direction]: the hull's support function
+    assert (np.diff(support, axis=0) <= 1e-12 * abs(Z).max() * abs(directions).max()).all()
     gamma = alpha / (1 + alpha)
     for before, after in pairwise(steps):
         c = before + (after - before) / gamma
-        least = reference.norms(before, A) ** 2 + gamma**2 * reference.norms(c - before, A) ** 2
-        assert (reference.norms(after, A) ** 2 >= least * (1 - 1e-12)).all()
+        minimum = reference.norms(before, A) ** 2 + gamma**2 * reference.norms(c - before, A) ** 2
+        assert (reference.norms(after, A) ** 2 >= minimum * (1 - 1e-12)).all()
 
 
 @given(Z=clouds(), alpha=alphas)
@@ -64,12 +64,12 @@ def test_dynamics_leaders_never_move_and_only_grow_in_number(Z: Floats, alpha: f
     long = run(Z, alpha=alpha, stop="never", max_layers=12)
     assert set(short.leaders.index) <= set(long.leaders.index)
     for layer, index in zip(long.leaders.since_layer, long.leaders.index, strict=True):
-        rest = steps[layer:, index]
-        assert (rest == rest[0]).all()
+        positions = steps[layer:, index]
+        assert (positions == positions[0]).all()
 
 
 @given(seed=seeds, n=st.integers(1, 40), d=st.integers(2, 6))
-def test_dynamics_of_equal_norms_fixes_everybody(seed: int, n: int, d: int) -> None:
+def test_dynamics_of_equal_norms_moves_no_token(seed: int, n: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     A = random_form(rng, d)
     Z = rng.standard_normal((n, d))
@@ -112,10 +112,10 @@ def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_for
     permuted = run(Z[order], A=A, alpha=alpha)
     B = np.linalg.cholesky(A).T
     straightened = run(Z @ B.T, alpha=alpha)
-    for other in (rotated, scaled, straightened):
-        assert argmax_sets(other) == argmax_sets(plain)
-        assert leader_since(other).tolist() == leader_since(plain).tolist()
-        assert other.certified_layer == plain.certified_layer
+    for result in (rotated, scaled, straightened):
+        assert argmax_sets(result) == argmax_sets(plain)
+        assert leader_since(result).tolist() == leader_since(plain).tolist()
+        assert result.certified_layer == plain.certified_layer
     assert leader_since(permuted).tolist() == leader_since(plain)[order].tolist()
     np.testing.assert_allclose(rotated.limits @ Q.T, plain.limits, atol=1e-9)
     np.testing.assert_allclose(scaled.limits, 3e7 * plain.limits, rtol=1e-9, atol=1e-2)
@@ -123,7 +123,7 @@ def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_for
     np.testing.assert_allclose(straightened.limits, plain.limits @ B.T, atol=1e-9)
 
 
-# --- golden clouds
+# --- the clouds of the paper
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_for
     # The emerging leader has moved before it leads.
     [(TRIANGLE, [0, 0, 0], TRIANGLE[1]), (EMERGING, [0, 1, 0], [-1 / 18, 5 / 36])],
 )
-def test_dynamics_golden_clouds_of_the_paper(points: Floats, layers: list[int], second: Floats) -> None:
+def test_dynamics_of_the_clouds_of_the_paper(points: Floats, layers: list[int], second: Floats) -> None:
     result = run(points, alpha=0.5, max_layers=30)
     assert (result.status, result.certified_layer) == ("certified", 1)
     assert result.leaders.index.tolist() == [0, 1, 2]
@@ -146,7 +146,7 @@ def test_dynamics_square_has_clusters_between_corners() -> None:
     result = run(SQUARE)
     assert result.status == "certified"
     clusters = result.clusters
-    assert [each.tolist() for each in clusters.leaders] == [[0], [1], [2], [3], [0, 1], [0, 2]]
+    assert [leaders.tolist() for leaders in clusters.leaders] == [[0], [1], [2], [3], [0, 1], [0, 2]]
     assert clusters.tie.tolist() == [False] * 4 + [True] * 2
     assert clusters.size.tolist() == [1, 1, 1, 2, 1, 1]
     assert result.limits.tolist()[4:] == [[1, 0], [0, 1], [-1, -1]]
@@ -159,28 +159,28 @@ def test_dynamics_square_has_clusters_between_corners() -> None:
 @given(Z=clouds(), alpha=alphas)
 def test_dynamics_closed_form_equals_running_the_layers(Z: Floats, alpha: float) -> None:
     result = run(Z, alpha=alpha, stop="never", max_layers=14)
-    walked = Z
+    points = Z
     for _ in range(14):
-        walked = reference.layer(walked, alpha, tau=1e-12)
+        points = reference.layer(points, alpha, tau=1e-12)
     assert result.layers == 14
-    np.testing.assert_allclose(result.points, walked, rtol=0, atol=2e-11 * abs(Z).max())
+    np.testing.assert_allclose(result.points, points, rtol=0, atol=2e-11 * abs(Z).max())
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_dynamics_chunks_equal_one_run_to_the_bit(seed: int) -> None:
     rng = np.random.default_rng(seed)
     Z = rng.standard_normal((60, 3)) * [3.0, 1.0, 0.3]
-    whole = run(Z, alpha=0.05)
-    stepwise = run(Z, alpha=0.05, include=KEEP)  # one layer a chunk
-    assert whole.certified_layer == stepwise.certified_layer >= 0
-    np.testing.assert_array_equal(whole.points, stepwise.points)
-    np.testing.assert_array_equal(whole.assignment, stepwise.assignment)
-    assert whole.margin == stepwise.margin
+    chunked = run(Z, alpha=0.05)
+    stepwise = run(Z, alpha=0.05, include=TRAJECTORY)  # one layer a chunk
+    assert chunked.certified_layer == stepwise.certified_layer >= 0
+    np.testing.assert_array_equal(chunked.points, stepwise.points)
+    np.testing.assert_array_equal(chunked.assignment, stepwise.assignment)
+    assert chunked.margin == stepwise.margin
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_dynamics_certified_limits_survive_running_on(seed: int) -> None:
-    """Random clouds: what is certified is what plain numpy reaches hundreds of layers later."""
+def test_dynamics_certified_limits_are_reached_by_running_on(seed: int) -> None:
+    """Plain numpy reaches what is certified for random clouds, hundreds of layers later."""
     rng = np.random.default_rng(seed)
     d, n = 1 + seed % 8, int(np.exp(rng.uniform(0, np.log(300))))
     A, alpha = random_form(rng, d), float(np.exp(rng.uniform(np.log(0.03), np.log(30))))
@@ -188,20 +188,20 @@ def test_dynamics_certified_limits_survive_running_on(seed: int) -> None:
     result = run(Z, alpha=alpha, A=A, max_layers=3000)
     assert result.status == "certified"
     expected = argmax_sets(result)
-    walked, leads = Z, np.full(n, -1)
+    points, first_layer = Z, np.full(n, -1)
     for k in range(result.certified_layer + 300):
-        C = reference.argmax_sets(walked, A, 1e-12)
+        C = reference.argmax_sets(points, A, 1e-12)
         if k <= result.certified_layer:
-            leads[(leads < 0) & (C.sum(axis=1) == 1) & C.diagonal()] = k
+            first_layer[(first_layer < 0) & (C.sum(axis=1) == 1) & C.diagonal()] = k
         if k == result.certified_layer:
             assert [frozenset(np.flatnonzero(row).tolist()) for row in C] == expected
-            np.testing.assert_allclose(walked, result.points, atol=1e-9)
+            np.testing.assert_allclose(points, result.points, atol=1e-9)
         if k >= result.certified_layer:
-            assert all(row[list(own)].any() for row, own in zip(C, expected, strict=True))
-        walked = walked + alpha / (1 + alpha) * (reference.means(C, walked) - walked)
-    assert leader_since(result).tolist() == leads.tolist()
-    left = np.abs(result.points - result.limits).max() * (1 + alpha) ** -300.0
-    np.testing.assert_allclose(walked, result.limits, atol=left + 1e-7)
+            assert all(row[list(leaders)].any() for row, leaders in zip(C, expected, strict=True))
+        points = points + alpha / (1 + alpha) * (reference.means(C, points) - points)
+    assert leader_since(result).tolist() == first_layer.tolist()
+    remaining = np.abs(result.points - result.limits).max() * (1 + alpha) ** -300.0
+    np.testing.assert_allclose(points, result.limits, atol=remaining + 1e-7)
 
 
 NEVER = {"alpha": 0.5, "stop": "never"}
@@ -209,24 +209,24 @@ SLOW = np.random.default_rng(0).standard_normal((200, 2)) * [10.0, 1.0]
 
 
 @pytest.mark.parametrize(
-    ("points", "asked", "end"),
+    ("points", "parameters", "expected"),
     [
         (TRIANGLE, {"alpha": 0.5}, ("certified", 1, 1)),
         (TRIANGLE, {"alpha": 0.5, "stop": "converged", "tolerance": 1e-6}, ("certified", 35, 1)),
         (TRIANGLE, NEVER | {"max_layers": 40}, ("certified", 40, 1)),
         (TRIANGLE, NEVER | {"max_layers": 1}, ("certified", 1, 1)),
         (SLOW, {"alpha": 0.01, "max_layers": 2}, ("max_layers", 2, None)),
-        # The layers to the end are infinitely many: this was an error of ours.
+        # The layers to the end are infinitely many: this once failed with an error.
         ([[1, 2], [3, 4]], {"alpha": 5e-324, "stop": "converged", "max_layers": 40}, ("certified", 40, 0)),
     ],
 )
 def test_dynamics_ends_where_it_should_and_names_what_it_reached(
-    points: Any, asked: dict[str, Any], end: tuple[str, int, int | None]
+    points: Any, parameters: dict[str, Any], expected: tuple[str, int, int | None]
 ) -> None:
-    result = run(points, **asked)
-    assert (result.status, result.layers, result.certified_layer) == end
+    result = run(points, **parameters)
+    assert (result.status, result.layers, result.certified_layer) == expected
     assert (result.margin is None) == (result.certified_layer is None)
-    if "tolerance" in asked:
+    if "tolerance" in parameters:
         np.testing.assert_allclose(result.points, result.limits, atol=1e-5)
         assert np.abs(result.points - result.limits).max() > 1e-7
 
@@ -236,7 +236,7 @@ def test_dynamics_ends_where_it_should_and_names_what_it_reached(
     [(EDGE, [1]), ([[0, 2], [2, 0], [1, 1]], [2]), ([[0, 3], [3, 0], [1, 2], [2, 1]], [])],
 )
 def test_dynamics_certifies_tokens_that_rest_between_leaders(points: Any, resting: list[int]) -> None:
-    """They ended as converged: a token in the middle of an edge is no leader, though it never moves."""
+    """A token in the middle of an edge is no leader, though it never moves; its cloud ended as converged."""
     Z = np.asarray(points, float)
     result = run(Z, stop="never", max_layers=3)
     truth = reference.run(reference.to_fractions(Z), Fraction(1), 8)
@@ -255,7 +255,7 @@ def test_dynamics_converges_without_certificate_where_members_of_a_set_travel_fo
 
 
 def test_small_integer_clouds_are_certified_but_for_a_few() -> None:
-    """1.3 to 3.3 % of them ended as converged."""
+    """1.3 to 3.3 % of them once ended as converged."""
     rng = np.random.default_rng(3)
     ends = []
     for _ in range(1000):
@@ -269,25 +269,23 @@ FAN = [[1.0, 0.0], *0.1 * np.stack([np.cos(TURN), np.sin(TURN)], axis=1)]
 
 
 @pytest.mark.parametrize(
-    ("points", "least"),
+    ("points", "minimum"),
     [
         (np.random.default_rng(4).standard_normal((300, 3)), 0),
         (np.array(FAN), 0.01),
         *((np.random.default_rng(seed).standard_normal((2500, 3)), 0) for seed in range(3)),
     ],
-    ids=["all pairs are looked at", "large", *"abc"],
+    ids=["all pairs", "fan", *"abc"],
 )
-def test_dynamics_margin_is_the_smallest_relative_gap_and_not_one_seen_by_chance(
-    points: Floats, least: float
-) -> None:
+def test_dynamics_margin_is_the_smallest_relative_gap(points: Floats, minimum: float) -> None:
     A = random_form(np.random.default_rng(4), points.shape[1]) if len(points) == 300 else None
     result = run(points, A=A)
     C = reference.argmax_sets(result.points, A, 1e-12)
     assert result.margin == pytest.approx(reference.margin(result.points, C, A), rel=1e-9)
-    assert result.margin > least
+    assert result.margin > minimum
 
 
-def test_dynamics_of_a_lone_token_has_no_margin() -> None:
+def test_dynamics_of_a_single_token_has_no_margin() -> None:
     assert run([[1.0, 2.0]]).margin is None
 
 
@@ -327,44 +325,44 @@ def test_dynamics_vertices_are_those_of_the_hull_of_leaders() -> None:
         result = run(Z)
         hull = ConvexHull(result.leaders.point)
         assert set(result.vertices) == set(result.leaders.index[hull.vertices])
-    in_turn = run(TRIANGLE, alpha=0.5)
-    x, y = TRIANGLE[in_turn.vertices].T
+    planar = run(TRIANGLE, alpha=0.5)
+    x, y = TRIANGLE[planar.vertices].T
     assert float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1))) > 0  # counter-clockwise
 
 
-def test_dynamics_trajectory_keeps_every_so_many_layers_and_the_last() -> None:
-    options = {"alpha": 0.5, "stop": "never", "include": KEEP, "trajectory_every": 4}
-    whole = trajectory(TRIANGLE, 10, alpha=0.5)
-    kept = run(TRIANGLE, max_layers=10, **options).trajectory
-    assert kept.layers.tolist() == [0, 4, 8, 10]
-    np.testing.assert_allclose(kept.points, whole[[0, 4, 8, 10]], atol=1e-15)
-    np.testing.assert_array_equal(kept.points[0], TRIANGLE)
+def test_dynamics_trajectory_has_every_nth_layer_and_the_last() -> None:
+    options = {"alpha": 0.5, "stop": "never", "include": TRAJECTORY, "trajectory_every": 4}
+    points = trajectory(TRIANGLE, 10, alpha=0.5)
+    result = run(TRIANGLE, max_layers=10, **options).trajectory
+    assert result.layers.tolist() == [0, 4, 8, 10]
+    np.testing.assert_allclose(result.points, points[[0, 4, 8, 10]], atol=1e-15)
+    np.testing.assert_array_equal(result.points[0], TRIANGLE)
 
 
 def test_dynamics_refuses_an_alpha_whose_step_is_one_in_double_precision() -> None:
-    """1e300 was certified with a margin of 0.0."""
+    """A run with alpha 1e300 was once certified, with a margin of 0.0."""
     for alpha in (2.0**53, 1e300):
-        with pytest.raises(InvalidInput, match=r"alpha should be less than 2\^53") as refused:
+        with pytest.raises(InvalidInput, match=r"alpha should be less than 2\^53") as exc_info:
             run(TRIANGLE, alpha=alpha)
-        assert refused.value.param == "alpha"
+        assert exc_info.value.param == "alpha"
 
 
 def test_run_reports_every_layer() -> None:
     reports: list[Progress] = []
     result = load_dynamics().run(EMERGING, Parameters(alpha=0.5), reports.append)
     gap = EMERGING - EMERGING[(EMERGING @ EMERGING.T).argmax(1)]
-    far = np.linalg.norm(gap, axis=1).max() / np.linalg.norm(EMERGING, axis=1).max()
+    distance = np.linalg.norm(gap, axis=1).max() / np.linalg.norm(EMERGING, axis=1).max()
     assert reports == [
-        Progress(layer=0, leaders=2, distance=pytest.approx(far)),
-        Progress(layer=1, leaders=3, distance=pytest.approx(far / 1.5)),
+        Progress(layer=0, leaders=2, distance=pytest.approx(distance)),
+        Progress(layer=1, leaders=3, distance=pytest.approx(distance / 1.5)),
     ]
     assert result.certified_layer == 1
 
 
 def test_run_reports_the_layers_of_a_long_trajectory() -> None:
-    """Certified at layer 1; the other 499 layers are arithmetic."""
+    """It is certified at layer 1; the other 499 layers are in closed form."""
     reports: list[Progress] = []
-    options = Parameters(alpha=0.5, stop="never", max_layers=500, include=KEEP, trajectory_every=2)
+    options = Parameters(alpha=0.5, stop="never", max_layers=500, include=TRAJECTORY, trajectory_every=2)
     result = load_dynamics().run(TRIANGLE, options, reports.append)
     assert [report.layer for report in reports][-240:] == list(range(22, 501, 2))
     assert result.trajectory is not None
@@ -372,7 +370,7 @@ def test_run_reports_the_layers_of_a_long_trajectory() -> None:
 
 
 def test_dynamics_lists_the_argmax_sets_of_every_layer() -> None:
-    """Points by their own indices, twins included."""
+    """The sets have the indices of the points, twins included."""
     Z = np.concatenate([EMERGING, EMERGING[2:3]])
     result = run(Z, alpha=0.5, include=frozenset({"argmax"}))
     assert result.argmax is not None
@@ -384,7 +382,7 @@ def test_dynamics_lists_the_argmax_sets_of_every_layer() -> None:
 
 
 def test_margin_is_a_lower_bound() -> None:
-    """.0663 was printed for .0625, where rounding of the positions is as large as the gap."""
+    """It was once .0663 instead of .0625, where rounding of the positions is as large as the gap."""
     rng = np.random.default_rng(11)
     for _ in range(200):
         Z = np.unique(rng.integers(-4, 5, (6, 2)).astype(float), axis=0) * 2.0 ** rng.integers(0, 52, 1)

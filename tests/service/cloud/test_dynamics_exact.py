@@ -11,25 +11,25 @@ from model_export.attention import reference
 from tests.fuzz.clouds import DEFAULT_LIMITS, KINDS, LARGE_CLOUD_LIMITS, Case, check, compare, draw
 
 
-@pytest.mark.parametrize("how", [DEFAULT_LIMITS, LARGE_CLOUD_LIMITS])
+@pytest.mark.parametrize("limits", [DEFAULT_LIMITS, LARGE_CLOUD_LIMITS])
 def test_dynamics_equals_rational_arithmetic_on_hard_clouds(
-    how: tuple[int, int, float], monkeypatch: pytest.MonkeyPatch
+    limits: tuple[int, int, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first of the clouds that `python -m tests.fuzz.clouds` draws by the hundred thousand."""
-    for place, value in zip(
+    """They are the first of the clouds that `python -m tests.fuzz.clouds` draws by the hundred thousand."""
+    for constant, value in zip(
         ("candidates.MAX_PAIRS_ALL_SCORED", "candidates.MAX_PAIRS_BY_LENGTH", "cones.QUERIES_PER_CONE"),
-        how,
+        limits,
         strict=True,
     ):
-        monkeypatch.setattr(f"service.cloud.{place}", value)
+        monkeypatch.setattr(f"service.cloud.{constant}", value)
     cases = [draw(np.random.default_rng([0, number])) for number in range(500)]
-    seen = Counter(check(load_dynamics(), case) for case in cases)
+    statuses = Counter(check(load_dynamics(), case) for case in cases)
     assert {case.kind for case in cases} == set(KINDS)
-    assert seen == {"certified": 497, "converged": 3}
+    assert statuses == {"certified": 497, "converged": 3}
 
 
 def grid(number: int) -> Case:
-    """Full of ties."""
+    """Return a cloud full of ties."""
     rng, d = np.random.default_rng(number), 2 + number % 2
     points = np.stack(np.meshgrid(*[np.arange(-2.0, 3.0)] * d), axis=-1).reshape(-1, d)
     points = rng.permutation(points[points.any(axis=1)])[:40] / 3
@@ -41,22 +41,22 @@ UNDERFLOW = np.array([[-1e-200, -1e-200], [-3e-200, 1e-200], [1e-6, 3e-6]])
 
 
 @pytest.mark.parametrize(
-    ("case", "end"),
+    ("case", "statuses"),
     [
         *((grid(number), "certified or converged or max_layers") for number in range(6)),
         # Followers that jump to within rounding of their leaders are no ties.
         *((Case(f"alpha {alpha}", TRIANGLE, alpha, None), "certified") for alpha in (1e8, 1e12, 1e14)),
-        # What hardly moves has not converged.
+        # A cloud that hardly moves has not converged.
         *((Case(f"alpha {alpha}", EMERGING, alpha, None), "max_layers") for alpha in (1e-12, 1e-9)),
-        # However near two points of a circle are, both lead.
+        # Two points of a circle both lead, however near they are.
         (Case("circle", np.stack([np.cos(TURNS), np.sin(TURNS)], axis=1), 1.0, None), "certified"),
         # Found by fuzzing: the error bound of points near 1e-200 was 0, because it was made of squares.
         (Case("squares underflow", UNDERFLOW, 1.0, np.array([[5.0, 4.0], [4.0, 5.0]])), "converged"),
     ],
-    ids=lambda given: given.kind if isinstance(given, Case) else "",
+    ids=lambda value: value.kind if isinstance(value, Case) else "",
 )
-def test_dynamics_equals_rational_arithmetic_on_clouds_made_by_hand(case: Case, end: str) -> None:
-    assert check(load_dynamics(), case) in end.split(" or ")
+def test_dynamics_equals_rational_arithmetic_on_clouds_made_by_hand(case: Case, statuses: str) -> None:
+    assert check(load_dynamics(), case) in statuses.split(" or ")
 
 
 R = math.sqrt(11)
@@ -64,21 +64,21 @@ NEARLY_TIED = [(1 + 0.95e-12 * R, 1, 3), (1, -1, 3 - 0.685e-12 * R), (0.9, 0, 0)
 
 
 @pytest.mark.parametrize("tie_tolerance", [0.0, 1e-12, 1e-11])
-def test_dynamics_near_ties_are_not_contradicted_by_running_on(tie_tolerance: float) -> None:
+def test_dynamics_near_ties_are_confirmed_by_more_layers(tie_tolerance: float) -> None:
     """The third token and the mean of the others tie within 1e-12; what is between them does not."""
-    first = run(NEARLY_TIED, tie_tolerance=tie_tolerance)
-    assert first.status == "certified"
-    layers = first.certified_layer + 60
-    on = run(NEARLY_TIED, tie_tolerance=tie_tolerance, stop="never", max_layers=layers)
-    np.testing.assert_allclose(on.points, first.limits, atol=1e-12)
-    walked = np.array(NEARLY_TIED)
+    result = run(NEARLY_TIED, tie_tolerance=tie_tolerance)
+    assert result.status == "certified"
+    layers = result.certified_layer + 60
+    longer = run(NEARLY_TIED, tie_tolerance=tie_tolerance, stop="never", max_layers=layers)
+    np.testing.assert_allclose(longer.points, result.limits, atol=1e-12)
+    points = np.array(NEARLY_TIED)
     for _ in range(60):
-        walked = reference.layer(walked, 1.0, tau=tie_tolerance)
-    np.testing.assert_allclose(walked, first.limits, atol=1e-9)
+        points = reference.layer(points, 1.0, tau=tie_tolerance)
+    np.testing.assert_allclose(points, result.limits, atol=1e-9)
 
 
 def test_dynamics_of_ill_conditioned_forms_loses_no_winner_in_large_clouds() -> None:
-    """Above the size at which all pairs are looked at, under a form of condition 1e8."""
+    """The clouds are too large to compare all pairs, and the forms have condition 1e8."""
     for seed in range(4):
         rng = np.random.default_rng(seed)
         d = 2 + seed % 4
@@ -94,7 +94,7 @@ def test_dynamics_of_ill_conditioned_forms_loses_no_winner_in_large_clouds() -> 
 
 @pytest.mark.parametrize(("points", "layers"), [(EMERGING, 36), (TRIANGLE, 24)])
 def test_dynamics_small_alpha_is_proved_over_many_layers(points: Floats, layers: int) -> None:
-    """Rounding of many small steps is counted: what is certified is what fractions say."""
+    """Rounding of many small steps is bounded: what is certified agrees with fractions."""
     result = run(points, alpha=0.01)
     compare(Case("small alpha", points, 0.01, None), result)
     assert (result.status, result.certified_layer) == ("certified", layers)

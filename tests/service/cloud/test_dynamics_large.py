@@ -1,4 +1,4 @@
-"""Clouds too large for one matrix of scores: the same answers, wide margins, and too many ties."""
+"""Clouds too large for one matrix of scores: candidates, exact ties, memory and time."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ from service.cloud.tokens import Tokens
 
 @pytest.mark.parametrize("cloud", ["sphere", "clustered"])
 def test_dynamics_finds_wide_margins_in_little_memory(cloud: str) -> None:
-    """In a process of its own: looking at all pairs of 4000 points in 64 dimensions would take gigabytes."""
+    """Comparing all pairs of 4000 points in 64 dimensions would take gigabytes; it runs in a new process."""
     command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, "4000", "64"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     _, peak_gib, status, *_ = answer.stdout.split()
@@ -33,7 +33,7 @@ def test_dynamics_finds_wide_margins_in_little_memory(cloud: str) -> None:
 
 
 def test_dynamics_of_a_cloud_far_from_the_origin_is_certified() -> None:
-    """So far that no two scores differ by more than 1e-14: all seem to tie, and exactly one wins."""
+    """No two scores differ by more than 1e-14: all seem to tie, and exactly one wins."""
     Z = np.random.default_rng(0).standard_normal((5000, 2)) + 1e14
     result = run(Z)
     assert result.status == "certified"
@@ -43,7 +43,7 @@ def test_dynamics_of_a_cloud_far_from_the_origin_is_certified() -> None:
 
 
 def grid_and_noise(rng: np.random.Generator, d: int) -> Floats:
-    """Points among which the grid ties by the dozen."""
+    """Return a grid, whose points tie by the dozen, and random points."""
     grid = np.stack(np.meshgrid(*[np.arange(-3.0, 4.0)] * d), axis=-1).reshape(-1, d)
     grid = rng.permutation(grid[grid.any(axis=1)])[:700]
     return np.concatenate([grid, rng.uniform(-2.5, 2.5, (2048 - len(grid), d))])
@@ -62,54 +62,54 @@ CLOUDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 }
 
 
-def found_by(way: Iterator[CandidateBatch], n: int) -> NDArray[np.bool_]:
-    """Which candidates of which queries a way finds: a mark for each query and key."""
-    found = np.zeros((n, n), bool)
-    for rows, pairs in way:
-        found[rows[pairs.query], pairs.key] = True
-    return found
+def mark_candidates(batches: Iterator[CandidateBatch], n: int) -> NDArray[np.bool_]:
+    """Return a matrix [query, key] that marks the candidates in the batches."""
+    marks = np.zeros((n, n), bool)
+    for rows, pairs in batches:
+        marks[rows[pairs.query], pairs.key] = True
+    return marks
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", CLOUDS)
-@pytest.mark.parametrize("wide", [0.0, 1e-3])
-def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: str, wide: float) -> None:
+@pytest.mark.parametrize("margin", [0.0, 1e-3])
+def test_candidates_of_every_method_include_all_keys_near_the_best(d: int, name: str, margin: float) -> None:
     Z = CLOUDS[name](np.random.default_rng(d), d)
     frame = Frame(Z, None)
     located = frame.centred(Z)
     keys, queries = frame.keys(*located), frame.queries(*located)
-    slack = slack_of(queries, keys) + wide
+    slack = slack_of(queries, keys) + margin
     score = queries.x @ keys.x.T
-    needed = score >= score.max(axis=1, keepdims=True) - wide
+    needed = score >= score.max(axis=1, keepdims=True) - margin
     rows = np.arange(len(Z))
-    ways = {
+    methods = {
         "score_all_pairs": score_all_pairs(queries.x, keys.x, slack),
         "screen_keys": screen_keys(load_dynamics().session, rows, queries.x, keys.x, slack),
     }
     if d <= 3:
-        ways["by direction"] = ConeSearch(queries.x, keys.x, slack).batches()
-    for way, pieces in ways.items():
-        assert found_by(pieces, len(Z))[needed].all(), way
+        methods["by_direction"] = ConeSearch(queries.x, keys.x, slack).batches()
+    for method, batches in methods.items():
+        assert mark_candidates(batches, len(Z))[needed].all(), method
 
 
 def test_candidates_of_the_narrowest_cones_include_every_tie(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cones as narrow as those of a million points, for a polygon whose every edge ties at a cone's edge."""
+    """Cones are as narrow as those of a million points; every edge of the polygon ties at the edge of one."""
     monkeypatch.setattr(cones, "QUERIES_PER_CONE", 2.0**-9)
     normals = np.array([(64.0, k) for k in range(-63, 64)])
     edges = np.stack([-normals[:, 1], normals[:, 0]], axis=1)
-    right = np.cumsum(edges, axis=0) + np.array([9000.0, -4064.0])  # its corners, in whole numbers
-    Z = np.concatenate([right, -right] + [sign * normals * 2.0**-k for k in (3, 4, 5) for sign in (1, -1)])
+    half = np.cumsum(edges, axis=0) + np.array([9000.0, -4064.0])  # corners in whole numbers
+    Z = np.concatenate([half, -half] + [sign * normals * 2.0**-k for k in (3, 4, 5) for sign in (1, -1)])
     score = Z @ Z.T  # of whole numbers and powers of two: without rounding
     needed = score == score.max(axis=1, keepdims=True)
-    assert needed[len(right) * 2 :].sum(axis=1).mean() > 1.9
-    found = found_by(ConeSearch(Z, Z, np.full(len(Z), 1e-9)).batches(), len(Z))
-    assert found[needed].all()
+    assert needed[len(half) * 2 :].sum(axis=1).mean() > 1.9
+    candidates = mark_candidates(ConeSearch(Z, Z, np.full(len(Z), 1e-9)).batches(), len(Z))
+    assert candidates[needed].all()
 
 
 @pytest.mark.parametrize("level", range(1, 21))
 @pytest.mark.parametrize("d", [2, 3])
 def test_exact_ties_at_the_edges_of_cones_are_kept_at_every_depth(level: int, d: int) -> None:
-    """One of two keys that tie at a corner of a cell was dropped from a depth of some twelve halvings on."""
+    """From a depth of twelve halvings on, one of two keys that tie at a corner of a cell was once dropped."""
     rng = np.random.default_rng(level)
     for _ in range(50 if level < 16 else 8):  # the edges of all cells of a level are many
         place = rng.integers(1, 2**level, d - 1)  # 0 is in another face
@@ -118,61 +118,61 @@ def test_exact_ties_at_the_edges_of_cones_are_kept_at_every_depth(level: int, d:
         across = np.append(-corner[0], np.eye(d - 1)[0]) / 2  # <u, across> is 0, without rounding
         keys = np.array([np.full(d, 2.0) + across, np.full(d, 2.0) - across])
         bits = [(place >> level - 1 - bit) & 1 for bit in range(level)]
-        cell = int("".join(str(each) for row in bits for each in row), 2)
+        cell = int("".join(str(value) for row in bits for value in row), 2)
         assert cones.cone_codes(u[None], np.ones(1), level).tolist() == [cell]
-        kept, count = cones._prune(np.array([cell]), np.arange(2), np.array([2]), keys, level, 1e-14)
-        assert (kept.tolist(), count.tolist()) == ([0, 1], [2])
+        candidates, count = cones._prune(np.array([cell]), np.arange(2), np.array([2]), keys, level, 1e-14)
+        assert (candidates.tolist(), count.tolist()) == ([0, 1], [2])
 
 
 def test_exact_ties_are_found_in_a_large_cloud_of_whole_numbers() -> None:
     """(128, 1) ties between two corners; it was certified to end at the wrong one."""
     corners = [(511, 64), (512, -64), (-511, -64), (-512, 64)]
     rng = np.random.default_rng(1)
-    rest = np.unique(rng.integers(-300, 300, (280_000, 2)), axis=0)
-    rest = rng.permutation(rest[rest.any(axis=1) & (rest[:, 0] != 128 * rest[:, 1])])[:140_000]
-    whole = run(np.concatenate([corners, [(128, 1), (256, 2)], rest]))
-    few = run(np.concatenate([corners, [(128, 1), (256, 2)], rest[:500]]))
-    assert whole.status == few.status == "certified"
-    assert whole.limits[4:6].tolist() == few.limits[4:6].tolist()
+    noise = np.unique(rng.integers(-300, 300, (280_000, 2)), axis=0)
+    noise = rng.permutation(noise[noise.any(axis=1) & (noise[:, 0] != 128 * noise[:, 1])])[:140_000]
+    large = run(np.concatenate([corners, [(128, 1), (256, 2)], noise]))
+    small = run(np.concatenate([corners, [(128, 1), (256, 2)], noise[:500]]))
+    assert large.status == small.status == "certified"
+    assert large.limits[4:6].tolist() == small.limits[4:6].tolist()
 
 
-def test_crowded_cones_are_cut_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were not cut at all: a million points in space had two hundred thousand candidates each."""
+def test_crowded_cones_are_split_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were once not split: a million points in space had two hundred thousand candidates each."""
     x = np.random.default_rng(3).standard_normal((20_000, 3))
     slack = np.full(len(x), 1e-13)
 
     def count() -> int:
         return sum(len(pairs.key) for _, pairs in ConeSearch(x, x, slack).batches())
 
-    found = count()
+    expected = count()
     monkeypatch.setattr(cones, "MAX_BATCH_KEYS", 2**12)
-    assert count() == found < 2 * len(x)
+    assert count() == expected < 2 * len(x)
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("d", [2, 8, 64])
-def test_layer_of_a_thousand_points_costs_less_than_twice_what_numpy_takes(d: int) -> None:
-    """It was two to four times as much; it is 1.2 to 1.8, as the processor is.
+def test_layer_of_a_thousand_points_takes_less_than_twice_as_long_as_numpy(d: int) -> None:
+    """It once took two to four times as long; now it takes 1.2 to 1.8, depending on the processor.
 
-    CPU time of one thread: a second one of BLAS spins while it waits.
+    What counts is the CPU time of one thread: a second thread of BLAS spins while it waits.
     """
     Z = np.random.default_rng(0).standard_normal((1000, d))
     cloud = Cloud(Z, np.ones(1000, np.int64), np.arange(1000), 0, None)
 
-    def ours() -> Floats:
+    def service_layer() -> Floats:
         tokens = Tokens(cloud, 1.0)
         Attention(load_dynamics().session, tokens, 0.0).attend()
         tokens.step()
         return tokens.points(1)
 
-    def plain() -> Floats:
+    def numpy_layer() -> Floats:
         return Z + 0.5 * (Z[(Z @ Z.T).argmax(axis=1)] - Z)
 
-    np.testing.assert_allclose(ours(), plain(), atol=1e-12)
-    took: dict[Callable[[], Floats], list[float]] = {ours: [], plain: []}
+    np.testing.assert_allclose(service_layer(), numpy_layer(), atol=1e-12)
+    times: dict[Callable[[], Floats], list[float]] = {service_layer: [], numpy_layer: []}
     with threadpool_limits(1):
-        for way in [ours, plain] * 50:
-            begun = time.process_time()
-            way()
-            took[way].append(time.process_time() - begun)
-    assert np.median(took[ours]) < 2 * np.median(took[plain])
+        for layer in [service_layer, numpy_layer] * 50:
+            start_s = time.process_time()
+            layer()
+            times[layer].append(time.process_time() - start_s)
+    assert np.median(times[service_layer]) < 2 * np.median(times[numpy_layer])

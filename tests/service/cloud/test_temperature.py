@@ -31,48 +31,48 @@ def softmax_layer(Z: Floats, alpha: float, A: Floats, t: float) -> Floats:
 
 
 def farthest(Z: Floats, alpha: float, A: Floats, t: float, layers: int) -> float:
-    """The greatest A-distance of a point's softmax run from its hardmax run, over these layers."""
-    soft, hard, most = Z, Z, 0.0
+    """Return the greatest A-distance of a point's softmax run from its hardmax run, over these layers."""
+    soft, hard, distance = Z, Z, 0.0
     for _ in range(layers):
         soft, hard = softmax_layer(soft, alpha, A, t), reference.layer(hard, alpha, A, tau=1e-12)
-        most = max(most, float(reference.norms(soft - hard, A).max()))
-    return most
+        distance = max(distance, float(reference.norms(soft - hard, A).max()))
+    return distance
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_temperature_keeps_softmax_near_at_every_layer(name: str) -> None:
     Z, alpha, A = CASES[name]
     result = run(Z, alpha=alpha, A=A, include=frozenset({"temperature"}))
-    found = result.temperature
+    certificate = result.temperature
     form = np.eye(Z.shape[1]) if A is None else A
-    assert found.distance == pytest.approx(
+    assert certificate.distance == pytest.approx(
         MAX_SOFTMAX_DISTANCE * reference.norms(Z / 2.0**400, form).max() * 2.0**400
     )
-    assert found.layers == max(1, result.certified_layer or 0)
+    assert certificate.layers == max(1, result.certified_layer or 0)
     unit = 2.0**450 if abs(Z).max() > 1e100 else 1.0  # the squares of such numbers overflow here
     for share in (1.0, 0.5, 0.1, 0.01):
-        way = farthest(Z / unit, alpha, form, share * found.t / unit / unit, found.layers)
-        assert way <= found.distance / unit
+        distance = farthest(Z / unit, alpha, form, share * certificate.t / unit / unit, certificate.layers)
+        assert distance <= certificate.distance / unit
 
 
-def test_temperature_is_not_far_below_where_softmax_departs() -> None:
+def test_temperature_is_near_the_one_at_which_softmax_departs() -> None:
     for name in ("triangle", "emerging", "still", "form"):
         Z, alpha, A = CASES[name]
-        found = run(Z, alpha=alpha, A=A, include=frozenset({"temperature"})).temperature
+        certificate = run(Z, alpha=alpha, A=A, include=frozenset({"temperature"})).temperature
         form = np.eye(Z.shape[1]) if A is None else A
-        assert farthest(Z, alpha, form, 30 * found.t, found.layers) > found.distance
+        assert farthest(Z, alpha, form, 30 * certificate.t, certificate.layers) > certificate.distance
 
 
 def test_temperature_is_claimed_only_with_a_proof() -> None:
-    wanted = frozenset({"temperature"})
-    assert run(UNCERTIFIED, include=wanted, max_layers=50).temperature is None
-    assert run(TRIANGLE, include=wanted, tie_tolerance=1e-9).temperature is None
-    assert run(TRIANGLE).temperature is None  # not asked for
-    lone = run([[1.0, 2.0]], include=wanted).temperature
-    assert (lone.t, lone.layers) == (None, 1)
+    include = frozenset({"temperature"})
+    assert run(UNCERTIFIED, include=include, max_layers=50).temperature is None
+    assert run(TRIANGLE, include=include, tie_tolerance=1e-9).temperature is None
+    assert run(TRIANGLE).temperature is None  # not requested
+    single = run([[1.0, 2.0]], include=include).temperature
+    assert (single.t, single.layers) == (None, 1)
 
 
-def test_largest_temperature_is_where_the_bound_ends_and_all_lower_ones_are_within() -> None:
+def test_largest_temperature_is_at_the_bound_and_lower_ones_are_within() -> None:
     gaps = [LayerGap(0.3, False), LayerGap(0.2, True), LayerGap(0.25, False)]
     T = largest_temperature(gaps, 1.0, 100)
     assert max_drift(T, gaps, 1.0, 100) <= MAX_SOFTMAX_DISTANCE < max_drift(1.001 * T, gaps, 1.0, 100)
@@ -92,7 +92,7 @@ def test_largest_temperature_is_where_the_bound_ends_and_all_lower_ones_are_with
 def test_temperature_of_tiny_and_huge_coordinates_is_scaled_or_absent(
     points: list[list[float]], t: float | None
 ) -> None:
-    """They were answered with 500."""
+    """Such points were once answered with 500."""
     result = run(points, include=frozenset({"temperature"}))
     assert result.status == "certified"
     assert (result.temperature is None) == (t is None)
@@ -100,8 +100,8 @@ def test_temperature_of_tiny_and_huge_coordinates_is_scaled_or_absent(
         assert result.temperature.t == pytest.approx(t, rel=0.01)
 
 
-def test_float64_is_denied_where_ties_amplify_rounding() -> None:
-    """Exact softmax stays near for 73 layers of persistent ties; in floating point it parts by a third."""
+def test_float64_is_not_certified_where_ties_amplify_rounding() -> None:
+    """Exact softmax stays near for 73 layers of persistent ties; in floating point it departs by a third."""
     gaps = [LayerGap(0.01, True)] * 73
     T = largest_temperature(gaps, 0.01, 46)
     assert T is not None
@@ -113,18 +113,18 @@ def test_float64_is_denied_where_ties_amplify_rounding() -> None:
 
 def test_softmax_runs_next_to_hardmax() -> None:
     t = 0.3
-    wanted = frozenset({"softmax", "trajectory"})
+    include = frozenset({"softmax", "trajectory"})
     result = run(
-        TWINS, alpha=0.5, stop="never", max_layers=4, trajectory_every=2, include=wanted, temperature=t
+        TWINS, alpha=0.5, stop="never", max_layers=4, trajectory_every=2, include=include, temperature=t
     )
-    soft, hard, apart_ = TWINS, TWINS, []
+    soft, hard, distances = TWINS, TWINS, []
     for layer in range(5):
         if layer in (0, 2, 4):
             np.testing.assert_allclose(result.softmax.points[layer // 2], soft, atol=1e-14)
-            apart_.append(np.linalg.norm(soft - hard, axis=1).max())
+            distances.append(np.linalg.norm(soft - hard, axis=1).max())
         soft, hard = softmax_layer(soft, 0.5, np.eye(2), t), reference.layer(hard, 0.5, tau=1e-12)
     assert result.softmax.layers.tolist() == [0, 2, 4]
-    np.testing.assert_allclose(result.softmax.distance, apart_, atol=1e-14)
+    np.testing.assert_allclose(result.softmax.distance, distances, atol=1e-14)
 
 
 def test_softmax_uses_the_form_and_its_norm() -> None:

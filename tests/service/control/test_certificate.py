@@ -1,4 +1,4 @@
-"""Proofs in integers: elimination, and what forms and weights prove or do not prove."""
+"""Certificates in integer arithmetic: elimination, forms that prove feasibility, weights that refute it."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from service.control.elimination import is_semidefinite, solve, to_integers
 from service.errors import DeadlineExceeded
 
 
-def first_leads(points):
+def constraints_of_first_leader(points):
     return LeaderConstraints(points, np.arange(len(points)), np.array([0]), np.array([0]))
 
 
@@ -18,13 +18,13 @@ def pairs(*triples):
     return GapConstraints(*np.array(triples).T)
 
 
-def test_integers_are_the_numbers_exactly():
+def test_integers_are_exact_multiples_of_the_numbers():
     x = np.array([[0.1, -3.0], [0.0, 2.0**-1074]])
-    (tenth, three), (zero, least) = to_integers(x)
+    (tenth, three), (zero, smallest) = to_integers(x)
     assert zero == 0
     scale = three // -3
     assert tenth * 2**55 == 3602879701896397 * scale  # 0.1 as a double
-    assert least * 2**1074 == scale
+    assert smallest * 2**1074 == scale
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_integers_are_the_numbers_exactly():
         ([[1, 2, 3], [2, 4, 6], [3, 6, 8]], False, False),
     ],
 )
-def test_elimination_knows_the_sign_of_a_matrix(M, semidefinite, definite):
+def test_elimination_decides_definiteness(M, semidefinite, definite):
     assert is_semidefinite(M) is semidefinite
     assert is_semidefinite(M, definite=True) is definite
 
 
-def test_elimination_sees_an_eigenvalue_that_doubles_cannot():
-    """One entry is smaller by one unit: that makes the matrix singular less one part in 2^212."""
+def test_elimination_decides_an_eigenvalue_that_doubles_round():
+    """One entry is smaller by one unit, which makes the singular matrix indefinite by one part in 2^212."""
     n = 2**106
     assert is_semidefinite([[n, n], [n, n]])
     assert not is_semidefinite([[n, n], [n, n - 1]])
@@ -53,48 +53,48 @@ def test_elimination_sees_an_eigenvalue_that_doubles_cannot():
 
 def test_solve_is_exact_and_needs_pivots():
     M = np.array([[0, 2, 1], [1, 0, 0], [3, 0, 7]], object)
-    right = np.array([[1], [2], [3]], object)
-    X, d = solve(np.hstack([M, right]).tolist())
+    rhs = np.array([[1], [2], [3]], object)
+    X, d = solve(np.hstack([M, rhs]).tolist())
     assert d != 0
-    assert (d * right == M @ np.array(X, object)).all()
+    assert (d * rhs == M @ np.array(X, object)).all()
     assert solve([[1, 2, 1], [2, 4, 2]])[1] == 0
 
 
 def test_verify_feasible_decides_a_gap_that_rounding_hides():
-    """Under I the two points tie; a form one ulp away parts them by 2^-104, in one direction or the other."""
+    """Under I the two points tie; a form one ulp away separates them by 2^-104, in either direction."""
     tiny = 2.0**-52
     z = np.array([[1.0, 1.0], [1.0 + tiny, 1.0 - tiny]])
-    for entry, granted in ((1.0, False), (1.0 - tiny, True), (1.0 + tiny, False)):
-        assert verify_feasible(first_leads(z), np.diag([entry, 1.0])) is granted
+    for entry, feasible in ((1.0, False), (1.0 - tiny, True), (1.0 + tiny, False)):
+        assert verify_feasible(constraints_of_first_leader(z), np.diag([entry, 1.0])) is feasible
 
 
 def test_verify_feasible_refuses_a_form_that_is_not_positive_definite():
     z = np.array([[1.0, 0.0], [0.0, 1.0]])
     for A in ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]], [[np.nan, 0.0], [0.0, 1.0]]):
-        assert not verify_feasible(first_leads(z), np.array(A))
+        assert not verify_feasible(constraints_of_first_leader(z), np.array(A))
 
 
-def test_verify_infeasible_finds_whole_weights_near_those_of_floating_point():
-    """The middle of two points: the weights must be equal exactly, and floating point has them nearly so."""
+def test_verify_infeasible_finds_integer_weights_near_those_of_floating_point():
+    """For the middle of two points the weights must be exactly equal; in floating point they nearly are."""
     z = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
-    found = verify_infeasible(z, pairs((1, 1, 0), (1, 1, 2)), np.array([0.5 + 1e-9, 0.5]))
-    assert found == [1, 1]
+    weights = verify_infeasible(z, pairs((1, 1, 0), (1, 1, 2)), np.array([0.5 + 1e-9, 0.5]))
+    assert weights == [1, 1]
 
 
-def test_verify_infeasible_believes_no_weights_that_prove_nothing():
+def test_verify_infeasible_rejects_weights_that_prove_nothing():
     z = np.array([[1.0, 0.0], [2.0, 0.001]])
     assert verify_infeasible(z, pairs((0, 0, 1)), np.array([1.0])) is None
 
 
-def wide(d):
-    """A positive definite matrix of integers of four thousand bits, which doubles cannot distinguish."""
+def hard_matrix(d):
+    """Return a positive definite matrix of four-thousand-bit integers, which doubles cannot tell apart."""
     rng = np.random.default_rng(d)
-    small, powers = (rng.integers(*span).tolist() for span in ((1, 99, (d, d)), (0, 2000, (d, 1))))
-    B = np.array(small, object) * 2 ** np.array(powers, object)
+    factors, powers = (rng.integers(*span).tolist() for span in ((1, 99, (d, d)), (0, 2000, (d, 1))))
+    B = np.array(factors, object) * 2 ** np.array(powers, object)
     return (B @ B.T).tolist()
 
 
 def test_elimination_gives_up_at_its_deadline():
     with pytest.raises(DeadlineExceeded):
-        is_semidefinite(wide(12), Deadline(-1))
-    assert is_semidefinite(wide(12))
+        is_semidefinite(hard_matrix(12), Deadline(-1))
+    assert is_semidefinite(hard_matrix(12))

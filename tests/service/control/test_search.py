@@ -1,4 +1,4 @@
-"""The matrix that makes chosen tokens lead: found where there is one, refused with a reason otherwise."""
+"""The search for a matrix that makes chosen tokens lead, and its proofs that there is none."""
 
 from fractions import Fraction
 from types import SimpleNamespace
@@ -13,41 +13,41 @@ from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 
 
 def assignment_under(points, A):
-    """What A makes of the cloud at layer 0: tokens whose target leads, and their targets."""
-    first = (points @ A @ points.T).argmax(axis=1)
-    return {i: int(leader) for i, leader in enumerate(first) if first[leader] == leader}
+    """Return the tokens whose targets lead at layer 0 under A, with these targets."""
+    leaders = (points @ A @ points.T).argmax(axis=1)
+    return {i: int(leader) for i, leader in enumerate(leaders) if leaders[leader] == leader}
 
 
-def drawn(rng, n, d):
-    """A cloud, a matrix, and what that makes of the cloud."""
+def draw(rng, n, d):
+    """Draw a cloud and a matrix; return both with the assignment under the matrix."""
     points, B = rng.normal(size=(n, d)), rng.normal(size=(d, d))
     A = B @ B.T + 0.1 * np.eye(d)
     return points, A, assignment_under(points, A)
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "times"), [(10, 1, 3), (12, 2, 3), (60, 3, 3), (200, 8, 3), (40, 16, 3), (1000, 6, 1)]
+    ("n", "d", "n_draws"), [(10, 1, 3), (12, 2, 3), (60, 3, 3), (200, 8, 3), (40, 16, 3), (1000, 6, 1)]
 )
-def test_control_recovers_an_assignment_read_off_a_matrix(n, d, times):
+def test_control_recovers_the_assignment_of_a_matrix(n, d, n_draws):
     rng = np.random.default_rng(n)
-    for _ in range(times):
-        points, _, wanted = drawn(rng, n, d)
-        found = solve_control(points, wanted)
-        assert found.feasible
-        assert found.margin > 0
-        assert np.array_equal(found.A, found.A.T)
-        assert np.linalg.eigvalsh(found.A).min() > 0
-        assert np.trace(found.A) == pytest.approx(d, rel=1e-6)
-        assert assignment_under(points, found.A).items() >= wanted.items()
+    for _ in range(n_draws):
+        points, _, wanted = draw(rng, n, d)
+        result = solve_control(points, wanted)
+        assert result.feasible
+        assert result.margin > 0
+        assert np.array_equal(result.A, result.A.T)
+        assert np.linalg.eigvalsh(result.A).min() > 0
+        assert np.trace(result.A) == pytest.approx(d, rel=1e-6)
+        assert assignment_under(points, result.A).items() >= wanted.items()
         for token, leader in wanted.items():
-            assert leader in found.dynamics.clusters.leaders[found.dynamics.assignment[token]]
+            assert leader in result.dynamics.clusters.leaders[result.dynamics.assignment[token]]
 
 
-def test_control_margin_is_near_that_of_the_matrix_it_was_read_off():
-    """Another measure than the one that is maximised, so only near it."""
+def test_control_margin_is_near_that_of_the_matrix_of_the_assignment():
+    """It is not the measure that is maximised, so it is only near."""
     rng = np.random.default_rng(3)
     for _ in range(5):
-        points, A, wanted = drawn(rng, 80, 3)
+        points, A, wanted = draw(rng, 80, 3)
         lengths = np.sqrt(np.einsum("ij,jk,ik->i", points, A, points))
         score = points @ A @ points.T / lengths[:, None] / lengths.max()
         top = np.sort(score[list(wanted)], axis=1)
@@ -56,33 +56,36 @@ def test_control_margin_is_near_that_of_the_matrix_it_was_read_off():
 
 def test_control_margin_agrees_with_the_certificate():
     rng = np.random.default_rng(0)
-    agreed = 0
+    n_agreed = 0
     for _ in range(20):
-        points, _, wanted = drawn(rng, 15, 2)
-        found = solve_control(points, wanted)
+        points, _, wanted = draw(rng, 15, 2)
+        result = solve_control(points, wanted)
         if len(wanted) == len(points):
-            assert found.dynamics.certified_layer == 0
-            assert found.margin == pytest.approx(found.dynamics.margin, rel=1e-9)
-            agreed += 1
-    assert agreed >= 5
+            assert result.dynamics.certified_layer == 0
+            assert result.margin == pytest.approx(result.dynamics.margin, rel=1e-9)
+            n_agreed += 1
+    assert n_agreed >= 5
 
 
-def test_control_tells_the_margin_of_the_form_that_it_answers():
-    """Where the identity is answered, it was that of the form which no doubles hold: 1.34 and 1.73."""
+def test_control_margin_is_that_of_the_form_in_the_answer():
+    """Where the identity is answered, it was that of a form that no doubles hold: 1.34 and 1.73."""
     for points, leaders, margin in (
         ([[1.0, 1e-170], [0.5, -1e-170]], [0], 0.5),
         ([[1.0, 0.0], [0.0, 1e-170]], [0, 1], 1e-170),
     ):
-        found = solve_control(points, leaders=leaders)
-        assert np.array_equal(found.A, np.eye(2))
-        assert found.margin == pytest.approx(margin, rel=1e-9, abs=0)
+        result = solve_control(points, leaders=leaders)
+        assert np.array_equal(result.A, np.eye(2))
+        assert result.margin == pytest.approx(margin, rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize(
     ("points", "assignment"),
     [
-        ([(2, 0, -24), (0, -1, -24)], {0: 0}),  # the margin was 1,419 times that of the form in the answer
-        ([(0, -1, 3), (-2, 1, -1), (-1, 0, 1)], {1: 0, 2: 0}),  # was undecided
+        (
+            [(2, 0, -24), (0, -1, -24)],
+            {0: 0},
+        ),  # the margin was once 1,419 times that of the form in the answer
+        ([(0, -1, 3), (-2, 1, -1), (-1, 0, 1)], {1: 0, 2: 0}),  # was once undecided
         ([(3, 3 * 2**20, 0), (-1, -(2**20), 0), (2, 2**21, 0)], {2: 0}),
     ],
 )
@@ -92,55 +95,55 @@ def test_control_finds_a_form_for_a_flat_cloud_of_unequal_scales(points, assignm
 
 
 def test_control_rounds_the_margin_down():
-    """One form up to a factor, so one margin: (2 - 1) 1 / (2 * 2), and 1 / 3, which no double holds."""
+    """The form is unique up to a factor; the margin is (2 - 1) 1 / (2 * 2), or 1 / 3, which is no double."""
     for points, margin in (([[2.0], [1.0]], Fraction(1, 2)), ([[3.0], [2.0]], Fraction(1, 3))):
-        found = solve_control(points, leaders=[0])
-        assert Fraction(found.margin) <= margin < Fraction(np.nextafter(found.margin, 1))
+        result = solve_control(points, leaders=[0])
+        assert Fraction(result.margin) <= margin < Fraction(np.nextafter(result.margin, 1))
 
 
 def test_control_margin_is_a_bound_where_too_many_pairs_tie():
-    """600 points on a circle: every margin is about the same, and not all of them are computed exactly."""
+    """All margins of 600 points on a circle are about the same, and not all are computed exactly."""
     angle = np.arange(600) * np.pi / 300
     points = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    found = solve_control(points, leaders=range(600))
-    square = squared_margin(points[:30], found.A, {0: 0, 10: 10})
-    assert Fraction(found.margin) ** 2 <= square
-    assert found.margin == pytest.approx(1 - np.cos(np.pi / 300), rel=0.05)
+    result = solve_control(points, leaders=range(600))
+    square = squared_margin(points[:30], result.A, {0: 0, 10: 10})
+    assert Fraction(result.margin) ** 2 <= square
+    assert result.margin == pytest.approx(1 - np.cos(np.pi / 300), rel=0.05)
 
 
 def test_control_makes_chosen_tokens_lead():
     points = np.array([[1.0, 0.0], [0.0, 1.0], [1.1, 0.6], [0.6, 1.1], [-0.3, -0.4]])
     assert not any(np.isin([0, 1], np.flatnonzero((points @ points.T).argmax(axis=1) == np.arange(5))))
-    found = solve_control(points, leaders=[0, 1])
-    assert found.feasible
-    led = dict(zip(found.dynamics.leaders.index, found.dynamics.leaders.since_layer, strict=True))
-    assert led[0] == led[1] == 0
+    result = solve_control(points, leaders=[0, 1])
+    assert result.feasible
+    layers = dict(zip(result.dynamics.leaders.index, result.dynamics.leaders.since_layer, strict=True))
+    assert layers[0] == layers[1] == 0
 
 
 @pytest.mark.parametrize(
-    ("others", "margin"),
+    ("rivals", "margin"),
     [
-        # With 0.001 it was called infeasible, with 0.01 it was an error.
-        *(([[2.0, least]], 0.5) for least in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9, 1e-12)),
-        # Scaling does not help here: the largest gap there is shrinks with the square.
-        *(([[2.0, nearly], [-3.0, 1.0]], 0.0) for nearly in (1e-1, 1e-3, 1e-5, 1e-7)),
+        # With 0.001 this was once infeasible, with 0.01 an error.
+        *(([[2.0, y]], 0.5) for y in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9, 1e-12)),
+        # Scaling does not help here: the largest possible gap shrinks with the square.
+        *(([[2.0, y], [-3.0, 1.0]], 0.0) for y in (1e-1, 1e-3, 1e-5, 1e-7)),
     ],
 )
-def test_control_finds_a_matrix_at_every_scale_and_for_narrow_gaps(others, margin):
-    points = np.array([[1.0, 0.0], *others])
-    found = solve_control(points, leaders=[0])
-    assert found.feasible
-    assert all(gap > 0 for gap in score_gaps(points, found.A, 0, 0)[1:])
-    assert np.trace(found.A) == pytest.approx(2)
-    assert found.A[0, 0] * found.A[1, 1] > found.A[0, 1] ** 2
-    assert found.margin > margin
+def test_control_finds_a_matrix_at_every_scale_and_for_narrow_gaps(rivals, margin):
+    points = np.array([[1.0, 0.0], *rivals])
+    result = solve_control(points, leaders=[0])
+    assert result.feasible
+    assert all(gap > 0 for gap in score_gaps(points, result.A, 0, 0)[1:])
+    assert np.trace(result.A) == pytest.approx(2)
+    assert result.A[0, 0] * result.A[1, 1] > result.A[0, 1] ** 2
+    assert result.margin > margin
     if margin and points[1, 1] >= 1e-3:
-        assert found.dynamics.leaders.since_layer[list(found.dynamics.leaders.index).index(0)] == 0
+        assert result.dynamics.leaders.since_layer[list(result.dynamics.leaders.index).index(0)] == 0
 
 
 def test_control_does_not_depend_on_the_scale_of_a_coordinate():
     rng = np.random.default_rng(2)
-    points, _, wanted = drawn(rng, 20, 3)
+    points, _, wanted = draw(rng, 20, 3)
     before, after = solve_control(points, wanted), solve_control(points * [1, 2.0**-12, 2.0**9], wanted)
     assert after.margin == pytest.approx(before.margin, rel=1e-6)
     assert after.bound == pytest.approx(before.bound, rel=1e-6)
@@ -156,15 +159,15 @@ def test_control_does_not_depend_on_the_scale_of_a_coordinate():
         ([[1.0, 1.0, 1.0], [3.0, 1.0, 2.0], [1.0, 3.0, 2.0], [2.0, 2.0, 3.0]], 0),
     ],
 )
-def test_control_refuses_what_no_matrix_can_do(points, leader):
-    """A point of the hull of the others, or one that such a point lies beyond, never leads."""
-    found = solve_control(points, leaders=[leader])
-    assert (found.feasible, found.A, found.dynamics) == (False, None, None)
-    assert found.worst_pair[:2] == (leader, leader)
-    assert_refuted(np.array(points), found)
+def test_control_refutes_what_no_matrix_can_do(points, leader):
+    """A point never leads if it is in the hull of the others, or if a point of this hull lies beyond it."""
+    result = solve_control(points, leaders=[leader])
+    assert (result.feasible, result.A, result.dynamics) == (False, None, None)
+    assert result.worst_pair[:2] == (leader, leader)
+    assert_refuted(np.array(points), result)
 
 
-def test_control_refuses_layer_0_for_a_token_that_leads_later():
+def test_control_refutes_layer_0_for_a_token_that_leads_later():
     """Inside the hull, token 1 leads at layer 0 under no form; under A = I it leads from layer 1."""
     points = np.array([[0.0, 3.0], [1.0, 1.0], [-5.0, 3.0], [-2.0, 0.0], [2.0, 1.0]])
     assert_refuted(points, solve_control(points, leaders=[1]))
@@ -184,21 +187,21 @@ def test_control_refutes_an_inner_point_exactly(d):
         assert_refuted(points, solve_control(points, leaders=leaders))
 
 
-def test_control_refutes_an_assignment_at_random():
-    """Its certificate needs several tokens."""
+def test_control_refutes_a_random_assignment():
+    """The certificate needs several tokens."""
     rng = np.random.default_rng(5)
     points = rng.normal(size=(40, 4))
-    found = solve_control(
+    result = solve_control(
         points, {i: int(leader) for i, leader in enumerate(rng.integers(0, 2, 40)) if i > 1}
     )
-    assert_refuted(points, found)
-    assert len({token for token, *_ in found.certificate}) > 1
+    assert_refuted(points, result)
+    assert len({token for token, *_ in result.certificate}) > 1
 
 
 def test_control_never_calls_infeasible_what_a_known_matrix_does():
-    """Clouds and forms of every scale; one that no doubles reach may be undecided, and few are."""
+    """Clouds and forms have every scale; where no doubles hold a form, the answer may be undecided."""
     rng = np.random.default_rng(11)
-    undecided = 0
+    n_undecided = 0
     for _ in range(150):
         n, d = int(rng.integers(2, 12)), int(rng.integers(1, 5))
         points = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-6, 6, d) * 10.0 ** rng.uniform(-2, 2, (n, 1))
@@ -209,37 +212,37 @@ def test_control_never_calls_infeasible_what_a_known_matrix_does():
         wanted = {i: j for i, j in wanted.items() if wanted.get(j) == j}
         if d > 1 and (np.linalg.eigvalsh(A)[0] <= 0 or not wanted):
             continue
-        found = solve_control(points, wanted)
-        assert found.feasible is not False
-        undecided += found.feasible is None
-    assert undecided <= 3
+        result = solve_control(points, wanted)
+        assert result.feasible is not False
+        n_undecided += result.feasible is None
+    assert n_undecided <= 3
 
 
-def test_control_says_undecided_and_why(monkeypatch):
-    """Where no proof is found the answer claims nothing."""
+def test_control_is_undecided_without_a_proof_and_says_why(monkeypatch):
+    """The answer then claims nothing."""
 
     def no_proof(*_):
         return None
 
     monkeypatch.setattr("service.control.search.verify_infeasible", no_proof)
-    found = solve_control([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [-1.0, -1.0]], leaders=[1])
-    assert found.feasible is None
-    assert "neither" in found.note
-    assert found.worst_pair[:2] == (1, 1)
-    assert 0 < found.bound < 1e-6
+    result = solve_control([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [-1.0, -1.0]], leaders=[1])
+    assert result.feasible is None
+    assert "neither" in result.note
+    assert result.worst_pair[:2] == (1, 1)
+    assert 0 < result.bound < 1e-6
 
 
 def test_control_is_undecided_where_a_proof_takes_too_long():
     points = [[1.0, 0.0], [0.3, 0.7], [0.0, 1.0], [-1.0, -1.0]]
-    found = solve_control(points, leaders=[1], proof_s=0.0)
-    assert found.feasible is None
-    assert "takes too long" in found.note
-    assert found.worst_pair[:2] == (1, 1)
+    result = solve_control(points, leaders=[1], proof_s=0.0)
+    assert result.feasible is None
+    assert "takes too long" in result.note
+    assert result.worst_pair[:2] == (1, 1)
     assert solve_control(points, leaders=[1]).feasible is False
 
 
-def test_control_refutes_leaders_whose_equations_are_apart():
-    """Two inner points of 32 coordinates: all equations at once took 15 s, and eight more than a minute."""
+def test_control_refutes_leaders_with_separate_equations():
+    """For two inner points in 32 dimensions, all equations at once took 15 s; for eight, over a minute."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(800, 32))
     leaders = np.argsort(np.linalg.norm(points, axis=1))[:2].tolist()
@@ -249,8 +252,8 @@ def test_control_refutes_leaders_whose_equations_are_apart():
 
 @pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-170, 1e-30])
 @pytest.mark.parametrize("huge", [1.0, 1e150, 1e308])
-def test_control_takes_count_output_numbers_every_size(tiny, huge):
-    """These were errors of ours, and warnings in the log; what doubles cannot hold is undecided."""
+def test_control_takes_finite_numbers_of_every_size(tiny, huge):
+    """These once failed with errors and warnings; what doubles cannot hold is undecided."""
     for points, leaders, feasible in (
         ([[huge, 0], [0, huge], [huge / 4, huge / 2]], [0], True),
         ([[tiny, tiny], [0, huge], [huge, 0]], [0], False),
@@ -258,32 +261,32 @@ def test_control_takes_count_output_numbers_every_size(tiny, huge):
         ([[tiny], [-huge]], [0, 1], True),
         ([[huge], [tiny]], [1], False),
     ):
-        found = solve_control(points, leaders=leaders)
-        alike = len({abs(x) for row in points for x in row if x and x not in (huge / 4, huge / 2)}) == 1
-        assert found.feasible in ((feasible,) if alike else (feasible, None))
-        if found.feasible is False:
-            assert_refuted(np.array(points), found)
+        result = solve_control(points, leaders=leaders)
+        same_size = len({abs(x) for row in points for x in row if x and x not in (huge / 4, huge / 2)}) == 1
+        assert result.feasible in ((feasible,) if same_size else (feasible, None))
+        if result.feasible is False:
+            assert_refuted(np.array(points), result)
 
 
-def test_control_lets_a_lone_token_lead():
+def test_control_lets_a_single_token_lead():
     for points in ([[2.0, 1.0]], [[2.0, 1.0], [2.0, 1.0]]):
-        found = solve_control(points, leaders=[0])
-        assert found.feasible
-        assert found.margin is None
+        result = solve_control(points, leaders=[0])
+        assert result.feasible
+        assert result.margin is None
 
 
-def test_control_asks_for_no_gap_between_twins():
+def test_control_needs_no_gap_between_twins():
     """The condition of docs/control.md exempts tokens at the leader's own point."""
     points = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
-    found = solve_control(points, leaders=[0])
-    assert_feasible(points, {0: 0}, found)
-    assert found.dynamics.leaders.index.tolist() == [0, 1, 2]
+    result = solve_control(points, leaders=[0])
+    assert_feasible(points, {0: 0}, result)
+    assert result.dynamics.leaders.index.tolist() == [0, 1, 2]
 
 
-def test_control_takes_twins_for_one_token():
-    found = solve_control([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-0.2, -0.1]], assignment={0: 1, 2: 2})
-    assert found.feasible
-    assert found.dynamics.assignment[0] == found.dynamics.assignment[1]
+def test_control_treats_twins_as_one_token():
+    result = solve_control([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-0.2, -0.1]], assignment={0: 1, 2: 2})
+    assert result.feasible
+    assert result.dynamics.assignment[0] == result.dynamics.assignment[1]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +299,7 @@ def test_control_takes_twins_for_one_token():
         (np.ones((2, 65)), None, [0], TooLarge, "control takes 64"),
     ],
 )
-def test_control_refuses_what_means_nothing_or_is_too_large(points, assignment, leaders, refusal, message):
+def test_control_refuses_wrong_and_too_large_problems(points, assignment, leaders, refusal, message):
     with pytest.raises(refusal, match=message):
         solve_control(points, assignment, leaders)
 
@@ -307,22 +310,21 @@ def test_control_stops_at_its_deadline():
         solve_control(points, leaders=[innermost(points)], deadline_s=0.0)
 
 
-def test_control_gives_what_it_has_at_its_deadline():
-    """The identity already does what is asked; there is no time to find a larger margin."""
-    found = solve_control([[1.0, 0.0], [0.0, 1.0], [0.5, 0.1]], leaders=[0, 1], deadline_s=0.0)
-    assert found.feasible
-    assert found.note is None
+def test_control_returns_what_it_has_at_its_deadline():
+    """The identity is already a solution; there is no time to find a larger margin."""
+    result = solve_control([[1.0, 0.0], [0.0, 1.0], [0.5, 0.1]], leaders=[0, 1], deadline_s=0.0)
+    assert result.feasible
+    assert result.note is None
 
 
-def test_control_shows_no_run_that_does_not_confirm_the_proof():
-    """A run in which nobody leads: the matrix is proved, the run is left out, and the note says so."""
-
-    nobody = SimpleNamespace(
+def test_control_leaves_out_a_run_that_does_not_confirm_the_proof():
+    """Nobody leads in this run: the matrix is proved, the run is left out, and the note says so."""
+    contrary = SimpleNamespace(
         leaders=SimpleNamespace(index=np.array([], int), since_layer=np.array([], int)),
         clusters=SimpleNamespace(leaders=[np.array([0])], tie=np.array([False])),
         assignment=np.zeros(2, int),
     )
-    found = find_form(np.eye(2), None, [0, 1], lambda points, A: nobody)
-    assert found.feasible
-    assert found.dynamics is None
-    assert "cannot follow" in found.note
+    result = find_form(np.eye(2), None, [0, 1], lambda points, A: contrary)
+    assert result.feasible
+    assert result.dynamics is None
+    assert "cannot follow" in result.note

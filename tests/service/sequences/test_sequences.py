@@ -1,4 +1,4 @@
-"""What the service does with a constructed classifier: batches, margins, leaders, and what it refuses."""
+"""Classifying sequences with a constructed model: batches, margins, leaders and refusals."""
 
 import dataclasses
 from types import MappingProxyType
@@ -52,7 +52,7 @@ def test_sequences_are_labelled_in_their_own_order(scenes):
         assert labels_of(answers) == [SCENES[i]["label"] for i in order]
 
 
-def test_sequences_are_answered_alike_alone_and_beside_others(scenes):
+def test_sequences_are_answered_the_same_alone_and_in_a_batch(scenes):
     rng = np.random.default_rng(0)
     sequences = [rng.normal(size=(rng.integers(1, 60), 2)) for _ in range(300)]
     together = scenes.classify(sequences)
@@ -60,15 +60,15 @@ def test_sequences_are_answered_alike_alone_and_beside_others(scenes):
 
 
 def test_sequences_of_any_number_are_batched(scenes):
-    """More tokens than one run takes."""
+    """These sequences have more tokens than one run takes."""
     long = np.tile(np.array([VINE, FLOWER]), (20_000, 1))
     assert labels_of(scenes.classify([long, np.array([VINE]), long])) == ["garden", "wine", "garden"]
     assert scenes.classify([]) == []
 
 
-def test_sequences_margin_is_a_promise_for_unseen_sequences_too(scenes):
+def test_sequences_margin_holds_for_unseen_sequences_too(scenes):
     rng = np.random.default_rng(1)
-    promised = 0
+    n_checked = 0
     for _ in range(200):
         tokens = rng.normal(0.3, 0.7, size=(rng.integers(1, 6), 2))
         before = scenes.classify([tokens])[0]
@@ -76,22 +76,21 @@ def test_sequences_margin_is_a_promise_for_unseen_sequences_too(scenes):
             step = rng.normal(size=tokens.shape)
             step *= 0.999 * before["margin"] / np.linalg.norm(step, axis=1, keepdims=True)
             assert scenes.classify([tokens + step])[0]["label"] == before["label"]
-            promised += 1
-    assert promised > 50
+            n_checked += 1
+    assert n_checked > 50
 
 
 def test_sequences_margin_is_no_larger_than_a_move_that_changes_the_label(scenes):
-    """On the way from one scene to another the label changes: no point of the way promises past that."""
-    one, other = np.array([VINE, FLOWER]), np.array([VINE, VINE])
-    way = [one + share * (other - one) for share in np.linspace(0, 1, 101)]
-    answers = scenes.classify(way)
+    """The label changes on the path from one scene to another: no margin on it reaches beyond that."""
+    start, end = np.array([VINE, FLOWER]), np.array([VINE, VINE])
+    answers = scenes.classify([start + share * (end - start) for share in np.linspace(0, 1, 101)])
     assert {answer["label"] for answer in answers} >= {"garden", "wine"}
     for i, answer in enumerate(answers):
-        changed = [abs(i - j) / 100 for j, seen in enumerate(answers) if seen["label"] != answer["label"]]
+        changed = [abs(i - j) / 100 for j, other in enumerate(answers) if other["label"] != answer["label"]]
         assert answer["margin"] <= min(changed)
 
 
-def test_sequences_leader_is_the_token_all_others_went_to(scenes):
+def test_sequences_leader_is_the_token_that_all_others_reach(scenes):
     tokens = np.random.default_rng(2).permutation(np.array([VINE, FLOWER, SEA, SEA]))
     answer = scenes.classify([tokens])[0]
     swapped = scenes.classify([tokens[::-1]])[0]
@@ -105,9 +104,9 @@ def test_sequences_have_no_margin_where_nothing_can_change(tmp_path):
     assert model.classify([np.array([[5.0]])]) == [{"label": "only", "margin": None, "leader": 0}]
 
 
-@pytest.mark.parametrize("far", [1e9, -1e200, 1.7e308])
-def test_sequences_far_from_all_known_get_an_answer(scenes, far):
-    answer = scenes.classify([np.array([[far, -far], [0.0, far]])])[0]
+@pytest.mark.parametrize("x", [1e9, -1e200, 1.7e308])
+def test_sequences_far_from_the_examples_get_an_answer(scenes, x):
+    answer = scenes.classify([np.array([[x, -x], [0.0, x]])])[0]
     assert answer["label"] in scenes.labels
     assert answer["margin"] is None or np.isfinite(answer["margin"])
 
@@ -123,9 +122,9 @@ def test_sequences_far_from_all_known_get_an_answer(scenes, far):
     ],
 )
 def test_sequences_refuse_by_name(scenes, sequence, param, message):
-    with pytest.raises(InvalidInput, match=message) as refused:
+    with pytest.raises(InvalidInput, match=message) as exc_info:
         scenes.classify([np.zeros((1, 2)), sequence])
-    assert refused.value.param == param
+    assert exc_info.value.param == param
 
 
 def test_sequences_refuse_what_float32_cannot_hold(tmp_path):
@@ -147,7 +146,7 @@ def test_sequences_refuse_what_float32_cannot_hold(tmp_path):
 def test_sequences_refuse_a_bundle_that_breaks_the_contract(bundle, changes, param):
     graph = bundle.model if changes else (PRETRAINED_FOLDER / "dynamics" / "model.onnx").read_bytes()
     card = MappingProxyType({**bundle.card, **changes})
-    with pytest.raises(BundleError) as refused:
+    with pytest.raises(BundleError) as exc_info:
         SequenceClassifier.load(dataclasses.replace(bundle, card=card, model=graph), RUNTIME)
-    assert refused.value.param == param
-    assert changes or "not tokens and mask" in refused.value.message
+    assert exc_info.value.param == param
+    assert changes or "not tokens and mask" in exc_info.value.message
