@@ -1,4 +1,4 @@
-"""Two heads that nobody changes, here and on a server, and the command as it is typed."""
+"""Fixtures of the command line: two heads, a server of these, and a function that runs the command."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,10 +26,10 @@ def server(heads: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def hardmax(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What the command prints. Nothing goes to stderr where it ends well, and nothing to stdout else."""
+    """A function that runs the command and returns its output: stderr if `code` is 2, stdout otherwise."""
 
     def run(*arguments: object, code: int = 0) -> str:
-        assert main([str(each) for each in arguments]) == code
+        assert main(list(map(str, arguments))) == code
         out, err = capsys.readouterr()
         assert not (out if code == 2 else err), out + err
         return err if code == 2 else out

@@ -1,4 +1,4 @@
-"""The command line as a person or a script meets it: what is printed, where, and the exit code."""
+"""The command line: what is printed on which stream, files that are written, and exit codes."""
 
 import csv
 import io
@@ -27,9 +27,9 @@ TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"
 
 @pytest.fixture(autouse=True)
 def settings(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The models of all tests alone, and nothing on stdin."""
-    given = {"MODELS_DIR": str(models), "PRETRAINED_MODELS": "false", "DEFAULT_MODEL": "tiny"}
-    for name, value in given.items():
+    """Serve only the models of the tests, with an empty stdin."""
+    variables = {"MODELS_DIR": str(models), "PRETRAINED_MODELS": "false", "DEFAULT_MODEL": "tiny"}
+    for name, value in variables.items():
         monkeypatch.setenv(f"HARDMAX_{name}", value)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
 
@@ -41,8 +41,8 @@ def cloud(tmp_path: Path) -> Path:
 
 
 def answer(text: str, **fields: Any) -> Answer:
-    whole = {"probs": {}, "n_words": 3, "truncated": False, "logit": 0.0, "bias": 0.0}
-    return Answer.of(whole | fields, text, 0, "m")
+    required = {"probs": {}, "n_words": 3, "truncated": False, "logit": 0.0, "bias": 0.0}
+    return Answer.of(required | fields, text, 0, "m")
 
 
 def cluster(number: int, word: str, amount: object, *others: str) -> dict[str, object]:
@@ -57,13 +57,13 @@ def leader(number: int, word: str, since_layer: int = 0, followers: int = 0) -> 
             "contribution": 0.0, "spans": []}  # fmt: skip
 
 
-def test_cli_verdict_leaves_out_what_three_decimals_cannot_show() -> None:
-    told = answer(
+def test_cli_verdict_sums_up_clusters_that_three_decimals_cannot_show() -> None:
+    verdict = answer(
         "a waste of", label="negative", score=0.88, logit=-2.0001,
         clusters=[cluster(0, "of", -0.0001), cluster(1, "waste", -2.0), cluster(2, "a", 0.0)],
         leaders=[leader(i, word) for i, word in enumerate(("of", "waste", "a"))],
     )  # fmt: skip
-    assert [line.split() for line in describe_answer(told)][1:] == [
+    assert [line.split() for line in describe_answer(verdict)][1:] == [
         ["-2.000", "waste", "leads", "since", "layer", "0,", "alone"],
         ["+0.000", "2", "smaller", "clusters"],
         ["+0.000", "bias"],
@@ -71,13 +71,13 @@ def test_cli_verdict_leaves_out_what_three_decimals_cannot_show() -> None:
     ]
 
 
-def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
+def test_cli_verdict_of_several_labels_explains_the_predicted_one() -> None:
     amounts = {"sport": 1.5, "food": -0.25, "money": 0.0}
-    told = answer(
+    verdict = answer(
         "a match", label="sport", score=0.8, bias=dict.fromkeys(amounts, 0.5), logit=amounts | {"sport": 2.0},
         clusters=[cluster(0, "goal", amounts, "match")], leaders=[leader(0, "goal", 1, 1)],
     )  # fmt: skip
-    assert [" ".join(line.split()) for line in describe_answer(told)] == [
+    assert [" ".join(line.split()) for line in describe_answer(verdict)] == [
         "sport 80.0% a match",
         "+1.500 match, goal led by goal since layer 1",
         "+0.500 bias",
@@ -85,21 +85,21 @@ def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
     ]
 
 
-def test_cli_verdict_names_a_cluster_by_words_and_not_by_marks() -> None:
-    told = answer(
+def test_cli_verdict_names_a_cluster_by_words_and_not_by_punctuation() -> None:
+    verdict = answer(
         "Clean, and good.", label="positive", score=0.9, logit=2.0,
         clusters=[cluster(0, "good", 2.0, ",", "clean", "."), cluster(1, "!", 0.0)],
         leaders=[leader(0, "good", 0, 3), leader(1, "!")],
     )  # fmt: skip
-    assert "+2.000 clean, good … led by good" in " ".join(list(describe_answer(told))[1].split())
-    alone = answer("!", label="positive", score=0.9, logit=1.0, clusters=[cluster(0, "!", 1.0)],
+    assert "+2.000 clean, good … led by good" in " ".join(list(describe_answer(verdict))[1].split())
+    single = answer("!", label="positive", score=0.9, logit=1.0, clusters=[cluster(0, "!", 1.0)],
                    leaders=[leader(0, "!")])  # fmt: skip
-    assert "+1.000 ! leads since layer 0, alone" in " ".join(list(describe_answer(alone))[1].split())
+    assert "+1.000 ! leads since layer 0, alone" in " ".join(list(describe_answer(single))[1].split())
 
 
-def test_cli_verdict_says_that_nothing_is_known() -> None:
-    told = answer("qwertz", label="positive", score=0.5, abstain_reason="no_known_words")
-    assert list(describe_answer(told)) == ["positive 50.0% (abstains: no_known_words)  qwertz"]
+def test_cli_verdict_says_that_no_word_is_known() -> None:
+    verdict = answer("qwertz", label="positive", score=0.5, abstain_reason="no_known_words")
+    assert list(describe_answer(verdict)) == ["positive 50.0% (abstains: no_known_words)  qwertz"]
 
 
 def test_cli_draws_clouds_in_space(tmp_path: Path, hardmax: Run) -> None:
@@ -112,22 +112,11 @@ def test_cli_draws_clouds_in_space(tmp_path: Path, hardmax: Run) -> None:
 
 
 def test_cli_writes_the_trajectory_of_a_cloud(cloud: Path, tmp_path: Path, hardmax: Run) -> None:
-    array, table = tmp_path / "way.npy", tmp_path / "way.csv"
+    array, table = tmp_path / "path.npy", tmp_path / "path.csv"
     hardmax("dynamics", cloud, "--alpha", 0.5, "--trajectory", array)
     points = np.load(array)
-    answer = json.loads(
-        hardmax(
-            "dynamics",
-            cloud,
-            "--alpha",
-            0.5,
-            "--include",
-            "limits,trajectory",
-            "--stop",
-            "converged",
-            "--json",
-        )
-    )
+    options = shlex.split("--alpha 0.5 --include limits,trajectory --stop converged --json")
+    answer = json.loads(hardmax("dynamics", cloud, *options))
     assert points.tolist() == answer["trajectory"]["points"]
     assert points[0].tolist() == [[1, 1], [0.5, -0.5], [-1, -1], [0.3, -0.2], [0.1, -0.2]]
     assert points[-1] == pytest.approx(np.array(answer["limits"]), abs=1e-6)
@@ -146,16 +135,16 @@ def test_cli_shows_what_flips_the_label(hardmax: Run) -> None:
 
 def test_cli_shows_which_words_alone_give_the_label(hardmax: Run) -> None:
     texts = "superb film", "a dull and awful evening"
-    asked = json.loads(hardmax("classify", *texts, "--sufficient", "--json"))["data"]
-    for text, entry in zip(texts, asked, strict=True):
-        found = entry["sufficient"]
-        words = ", ".join(word["word"] for word in found["words"])
+    entries = json.loads(hardmax("classify", *texts, "--sufficient", "--json"))["data"]
+    for text, entry in zip(texts, entries, strict=True):
+        sufficient = entry["sufficient"]
+        words = ", ".join(word["word"] for word in sufficient["words"])
         last = hardmax("classify", text, "--sufficient", "--explain", "none").splitlines()[-1]
-        assert last == f"  {words} alone: {entry['label']} {found['score']:.1%}"
+        assert last == f"  {words} alone: {entry['label']} {sufficient['score']:.1%}"
 
 
 def test_cli_softmax_is_shown_and_drawn_next_to_hardmax(cloud: Path, tmp_path: Path, hardmax: Run) -> None:
-    picture = tmp_path / "way.svg"
+    picture = tmp_path / "cloud.svg"
     run = ("dynamics", cloud, "--alpha", 0.5, "--softmax", 0.1)
     lines = hardmax(*run, "--plot", picture).splitlines()
     softmax = json.loads(hardmax(*run, "--json"))["softmax"]
@@ -170,33 +159,33 @@ def test_cli_softmax_is_shown_and_drawn_next_to_hardmax(cloud: Path, tmp_path: P
     assert "temperature" in hardmax("dynamics", cloud, "--softmax", 0, code=2)
 
 
-def test_cli_key_that_the_server_needs_is_asked_for_by_its_flag(
+def test_cli_names_the_flag_of_a_key_that_the_server_needs(
     monkeypatch: pytest.MonkeyPatch, hardmax: Run
 ) -> None:
     def refuse(self: Client, request: Any) -> Any:
         raise Unauthorized("send a key in the header authorization")
 
     monkeypatch.setattr(Client, "send", refuse)
-    ask = ("classify", "good", "--server", "http://test")
-    told = "hardmax: http://test needs an API key: give one with --api-key KEY, or in HARDMAX_API_KEYS\n"
-    assert hardmax(*ask, code=2) == told
-    assert "does not accept this API key: give" in hardmax(*ask, "--api-key", "k", code=2)
+    command = ("classify", "good", "--server", "http://test")
+    message = "hardmax: http://test needs an API key: give one with --api-key KEY, or in HARDMAX_API_KEYS\n"
+    assert hardmax(*command, code=2) == message
+    assert "does not accept this API key: give" in hardmax(*command, "--api-key", "k", code=2)
 
 
 def test_cli_every_command_and_flag_has_a_help_text() -> None:
     commands = next(action for action in build_parser()._actions if isinstance(action.choices, dict))
-    assert all(each.help for each in commands._choices_actions)  # type: ignore[attr-defined]
-    silent = [
+    assert all(action.help for action in commands._choices_actions)  # type: ignore[attr-defined]
+    undocumented = [
         f"{name} {action.option_strings or action.dest}"
         for name, parser in commands.choices.items()  # type: ignore[union-attr]
         for action in parser._actions
         if not action.help
     ]
-    assert silent == []
+    assert undocumented == []
 
 
 def test_cli_plot_has_a_hue_for_each_cluster(cloud: Path, tmp_path: Path, hardmax: Run) -> None:
-    picture = tmp_path / "way.svg"
+    picture = tmp_path / "cloud.svg"
     hardmax("dynamics", cloud, "--alpha", 0.5, "--plot", picture)
     assert [hue in picture.read_text() for hue in CLUSTER_COLORS[:4]] == [True, True, True, False]
     hardmax("control", cloud, "--leaders", "0,2", "--plot", picture)
@@ -205,7 +194,7 @@ def test_cli_plot_has_a_hue_for_each_cluster(cloud: Path, tmp_path: Path, hardma
     assert picture.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_cli_control_says_that_neither_could_be_proved() -> None:
+def test_cli_control_says_that_nothing_could_be_proved() -> None:
     answer = {"feasible": None, "A": None, "margin": None, "note": "too flat"}
     assert list(describe_control(answer)) == [
         "undecided: neither a matrix nor a proof that there is none was found",
@@ -213,7 +202,7 @@ def test_cli_control_says_that_neither_could_be_proved() -> None:
     ]
 
 
-def test_cli_sequences_labels_a_file_and_tells_what_is_otherwise_there(tmp_path: Path, hardmax: Run) -> None:
+def test_cli_sequences_labels_a_file_and_compares_labels_in_it(tmp_path: Path, hardmax: Run) -> None:
     file = tmp_path / "s.jsonl"
     lines = [json.dumps({"sequence": [[0, 0], [1, 1]], "label": label}) for label in ("calm", "sea")]
     file.write_text("\n".join(lines))
@@ -223,7 +212,7 @@ def test_cli_sequences_labels_a_file_and_tells_what_is_otherwise_there(tmp_path:
     assert shown[3] == ["1", "of", "2", "labels", "are", "those", "in", "the", "file"]
     answer = json.loads(hardmax("sequences", file, "--model", "scenes", "--json"))
     assert answer.keys() == {"id", "model", "data"}
-    assert [(each["index"], each["label"]) for each in answer["data"]] == [(0, "calm"), (1, "calm")]
+    assert [(entry["index"], entry["label"]) for entry in answer["data"]] == [(0, "calm"), (1, "calm")]
 
 
 def test_cli_models_lists_the_cards(hardmax: Run) -> None:
@@ -232,7 +221,7 @@ def test_cli_models_lists_the_cards(hardmax: Run) -> None:
     assert (cards["tiny"]["kind"], cards["tiny"]["default"]) == ("text-classification", True)
 
 
-def test_models_say_which_version_answers() -> None:
+def test_cli_models_says_which_version_answers() -> None:
     cards: list[dict[str, str]] = [
         {"name": "a@2", "kind": "text-classification"},
         {"name": "a@10", "kind": "text-classification", "again": "a@1", "description": "Mine."},
@@ -254,20 +243,20 @@ def test_cli_classify_takes_a_line_of_a_pipe_for_a_text(
     assert last.endswith(" awful")
 
 
-def test_cli_never_prints_what_steers_a_terminal(tmp_path: Path, hardmax: Run) -> None:
+def test_cli_never_prints_terminal_control_characters(tmp_path: Path, hardmax: Run) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('"superb \\u001b[2J film \\u009b1m"\n"half \\ud83d"\n')
-    said = [
+    outputs = [
         hardmax("classify", "--file", file, *extra)
         for extra in ((), ["--json"], ["--explain", "full", "--json"])
     ]
-    assert "".join(said).count("the text holds half a character") == 3
-    said.append(hardmax("classify", "--model", "\x1b]0;owned\x07", "good", code=2))
-    assert "owned" in said[-1]
-    assert not set("".join(said)) & set("\x1b\x07\x9b\ud83d")
+    assert "".join(outputs).count("the text holds half a character") == 3
+    outputs.append(hardmax("classify", "--model", "\x1b]0;owned\x07", "good", code=2))
+    assert "owned" in outputs[-1]
+    assert not set("".join(outputs)) & set("\x1b\x07\x9b\ud83d")
 
 
-def test_cli_out_says_why_the_model_abstains_and_what_was_cut(
+def test_cli_out_says_why_the_model_abstains_and_what_was_truncated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = ["superb film", "qwertz", "good " * 3000, "good " * 50_000]
@@ -280,21 +269,21 @@ def test_cli_out_says_why_the_model_abstains_and_what_was_cut(
         assert [row[column] != "" for row in out] == [True, True, True, False]
     assert [row["abstain_reason"] for row in out] == ["", "no_known_words", "", ""]
     leaders = out[0]["leaders"].split("; ")
-    assert all(re.fullmatch(r"[a-z]+ [+-]\d+\.\d\d", each) for each in leaders)
-    told = capsys.readouterr().err.splitlines()[-1]
+    assert all(re.fullmatch(r"[a-z]+ [+-]\d+\.\d\d", leader) for leader in leaders)
+    summary = capsys.readouterr().err.splitlines()[-1]
     counts = "4 rows, 1 abstained (see abstain_reason), 1 without an answer (see hardmax_error)"
-    assert told == f"hardmax: {tmp_path / 'out.csv'}: {counts}"
+    assert summary == f"hardmax: {tmp_path / 'out.csv'}: {counts}"
     assert [row["truncated"] for row in out] == ["false", "false", "true", ""]
     assert out[3]["hardmax_error"] == "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
 
 
-def test_cli_ray_asks_where_it_is_told(heads: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its actors: here with the models of a folder, or on a server with a key."""
+def test_cli_ray_uses_folder_or_server(heads: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The actors use the models of a folder, or a server with a key."""
     parse = build_parser().parse_args
     ray = ["classify", "--ray", "in.parquet", "out"]
     monkeypatch.setenv("HARDMAX_API_KEYS", "first, second")
-    for where in (["--models-dir", str(heads)], ["--server", server.url, "--api-key", "mine"]):
-        open_client, _ = actors_of(parse([*ray, *where]))
+    for source in (["--models-dir", str(heads)], ["--server", server.url, "--api-key", "mine"]):
+        open_client, _ = actors_of(parse([*ray, *source]))
         with pickle.loads(pickle.dumps(open_client))() as actor:
             assert {card.name for card in actor.models()} >= {"one", "other"}
     assert open_client.keywords == {"api_key": "mine"}  # type: ignore[attr-defined]
@@ -304,16 +293,16 @@ def test_cli_ray_asks_where_it_is_told(heads: Path, server: Server, monkeypatch:
 
 def test_cli_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--version"], ["classify", "--help"], ["serve", "--help"]):
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exc_info:
             main(arguments)
-        assert ended.value.code == 0
+        assert exc_info.value.code == 0
     out = capsys.readouterr().out
     assert out.startswith("hardmax ")
     assert "hardmax classify --file reviews.csv --column review --out out.csv" in out
     assert "--log-format text | json" in out
 
 
-def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPatch, hardmax: Run) -> None:
+def test_cli_without_onnxruntime_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, hardmax: Run) -> None:
     for name in list(sys.modules):
         if name.startswith(("service.runtime.session", "service.local")):
             monkeypatch.delitem(sys.modules, name)
@@ -351,6 +340,6 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_cli_refusal_is_one_line_and_exit_code_2(arguments: str, line: str, hardmax: Run) -> None:
-    told = hardmax(*shlex.split(arguments), code=2)
-    assert told.startswith(line)
-    assert told.count("\n") == 1
+    message = hardmax(*shlex.split(arguments), code=2)
+    assert message.startswith(line)
+    assert message.count("\n") == 1

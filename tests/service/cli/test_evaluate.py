@@ -1,4 +1,4 @@
-"""`hardmax evaluate`: a model measured on labelled rows, here or by a server."""
+"""`hardmax evaluate`: models are evaluated on labelled rows, locally or on a server."""
 
 import json
 from collections.abc import Callable
@@ -23,59 +23,59 @@ def rows(tmp_path: Path) -> Path:
     return tmp_path / "rows.csv"
 
 
-def test_server_is_measured_as_the_same_models_here(
+def test_evaluation_on_a_server_is_the_same_as_of_local_models(
     heads: Path, server: Server, rows: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["evaluate", "--model", "one", "--against", "other", "--file", str(rows), "--json"]
-    assert main([*asked, "--server", server.url]) == 0
-    there = json.loads(capsys.readouterr().out)
-    assert main([*asked, "--models-dir", str(heads)]) == 0
-    assert json.loads(capsys.readouterr().out) == there
-    assert there["models"].keys() == {"one", "other"}
-    assert there["models"]["one"]["rows"] == 3  # the row without a text is left out
-    assert there["warnings"] == []
+    command = ["evaluate", "--model", "one", "--against", "other", "--file", str(rows), "--json"]
+    assert main([*command, "--server", server.url]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert main([*command, "--models-dir", str(heads)]) == 0
+    assert json.loads(capsys.readouterr().out) == report
+    assert report["models"].keys() == {"one", "other"}
+    assert report["models"]["one"]["rows"] == 3  # the row without a text is left out
+    assert report["warnings"] == []
     assert main(["evaluate", "--model", "nobody", "--file", str(rows), "--server", server.url]) == 2
     assert "there are: one, other" in capsys.readouterr().err
 
 
-def test_baseline_is_trained_on_the_rows_of_training_and_on_nothing_else(
+def test_baseline_is_trained_on_the_training_rows_only(
     heads: Path, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["evaluate", "--model", "one", "--file", str(rows), "--models-dir", str(heads), "--json"]
-    assert main(asked) == 0
+    command = ["evaluate", "--model", "one", "--file", str(rows), "--models-dir", str(heads), "--json"]
+    assert main(command) == 0
     assert json.loads(capsys.readouterr().out)["baseline"] is None
     train = tmp_path / "train.csv"
     for labels, accuracy in ((("positive", "negative"), 1.0), (("negative", "positive"), 0.0)):
         train.write_text("text,label\n" + f"superb,{labels[0]}\nawful soup,{labels[1]}\n" * 3)
-        assert main([*asked, "--train", str(train)]) == 0
+        assert main([*command, "--train", str(train)]) == 0
         baseline = json.loads(capsys.readouterr().out)["baseline"]
         assert (baseline["accuracy"], baseline["source"]) == (accuracy, "trained on train.csv")
 
 
-def test_only_the_version_that_is_measured_is_said_to_know_the_rows(
+def test_warning_about_training_rows_is_of_the_evaluated_version_only(
     tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = {"rows": 3, "sha256": read_rows(str(rows), min_rows=1).digest}
     for version in (1, 2):
-        write_head(tmp_path, name=f"own@{version}", data=data)
-    asked = ["evaluate", "--file", str(rows), "--models-dir", str(tmp_path), "--json", "--model"]
-    for name, measured in (("own", "own@2"), ("own@1", "own@1")):
-        assert main([*asked, name]) == 0
+        write_head(tmp_path, name=f"mine@{version}", data=data)
+    command = ["evaluate", "--file", str(rows), "--models-dir", str(tmp_path), "--json", "--model"]
+    for name, evaluated in (("mine", "mine@2"), ("mine@1", "mine@1")):
+        assert main([*command, name]) == 0
         (warning,) = json.loads(capsys.readouterr().out)["warnings"]
-        assert warning.startswith(f"{measured} was trained on these rows")
+        assert warning.startswith(f"{evaluated} was trained on these rows")
 
 
 def test_label_that_the_model_does_not_have_is_named(heads: Path, rows: Path, hardmax: Run) -> None:
     rows.write_text("text,label\na film,late\nan awful film,rude\n")
-    told = hardmax("evaluate", "--model", "one", "--file", rows, "--models-dir", heads, code=2)
-    assert "one has no label 'late'; it has negative, positive. Say --label: another" in told
+    message = hardmax("evaluate", "--model", "one", "--file", rows, "--models-dir", heads, code=2)
+    assert "one has no label 'late'; it has negative, positive. Say --label: another" in message
 
 
 def test_page_that_cannot_be_written_is_refused_before_the_work(rows: Path, hardmax: Run) -> None:
-    told = hardmax("evaluate", "--file", rows, "--html", "nowhere/r.html", code=2)
-    assert told == "hardmax: nowhere/r.html cannot be written: there is no such folder\n"
-    told = hardmax("evaluate", "--file", rows, "--html", rows.parent, code=2)
-    assert told == f"hardmax: {rows.parent} cannot be written: it is a folder\n"
+    message = hardmax("evaluate", "--file", rows, "--html", "nowhere/r.html", code=2)
+    assert message == "hardmax: nowhere/r.html cannot be written: there is no such folder\n"
+    message = hardmax("evaluate", "--file", rows, "--html", rows.parent, code=2)
+    assert message == f"hardmax: {rows.parent} cannot be written: it is a folder\n"
 
 
 def test_rows_without_an_answer_are_left_out_and_counted(
@@ -83,29 +83,28 @@ def test_rows_without_an_answer_are_left_out_and_counted(
 ) -> None:
     monkeypatch.setenv("HARDMAX_MAX_TEXT_CHARS", "100")
     rows.write_text(f"{ROWS}{'a film ' * 20},positive\n")
-    assert (
-        main(["evaluate", "--model", "one", "--file", str(rows), "--models-dir", str(heads), "--json"]) == 0
-    )
-    found = capsys.readouterr()
-    assert json.loads(found.out)["models"]["one"]["rows"] == 3
-    assert "left out: 1 that one did not answer" in found.err
+    options = ["--file", str(rows), "--models-dir", str(heads), "--json"]
+    assert main(["evaluate", "--model", "one", *options]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["models"]["one"]["rows"] == 3
+    assert "left out: 1 that one did not answer" in captured.err
 
 
-def test_models_that_cannot_be_listed_are_told_before_the_work(rows: Path) -> None:
-    asked = []
+def test_models_that_cannot_be_listed_are_refused_before_the_work(rows: Path) -> None:
+    paths = []
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             self.send_error(403)
 
         do_POST = do_GET  # noqa: N815
 
-        def log_message(self, *told: object) -> None: ...
+        def log_message(self, *message: object) -> None: ...
 
     with HTTPServer(("127.0.0.1", 0), Refusing) as server:
         Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         assert main(["evaluate", "--file", str(rows), "--server", url]) == 2
         server.shutdown()
-    assert asked == ["/models"]
+    assert paths == ["/models"]

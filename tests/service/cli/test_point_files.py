@@ -1,4 +1,4 @@
-"""Files people keep clouds and sequences in: read exactly, or refused by the row at fault."""
+"""Files of clouds and sequences: they are read exactly, or refused by the row at fault."""
 
 import io
 from pathlib import Path
@@ -75,9 +75,9 @@ def test_read_cloud_refuses_by_name(
     tmp_path: Path, name: str, content: bytes, error: type[InputError], message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(error) as refused:
+    with pytest.raises(error) as exc_info:
         read_cloud(str(tmp_path / name))
-    assert message in refused.value.message
+    assert message in exc_info.value.message
 
 
 def test_read_sequences_reads_lines_with_and_without_labels(tmp_path: Path) -> None:
@@ -100,6 +100,6 @@ def test_read_sequences_reads_lines_with_and_without_labels(tmp_path: Path) -> N
 )
 def test_read_sequences_refuses_by_line(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "s").write_text(line)
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as exc_info:
         read_sequences(str(tmp_path / "s"))
-    assert message in refused.value.message
+    assert message in exc_info.value.message

@@ -28,7 +28,7 @@ def environ_of(heads: Path) -> dict[str, str]:
 
 
 def shell(command: str, folder: Path, heads: Path) -> subprocess.CompletedProcess[str]:
-    """`hardmax` in the command stands for this interpreter's."""
+    """Run a command in a shell, in which `hardmax` is that of this interpreter."""
     program = f"{sys.executable} -m service.cli.main"
     return subprocess.run(
         ["bash", "-uo", "pipefail", "-c", command.replace("hardmax ", f"{program} ")],
@@ -37,12 +37,12 @@ def shell(command: str, folder: Path, heads: Path) -> subprocess.CompletedProces
     )  # fmt: skip
 
 
-def test_shell_file_comes_back_with_every_row_and_its_answer_from_a_server(
+def test_shell_file_is_written_with_all_rows_and_their_answers(
     folder: Path, heads: Path, server: Server
 ) -> None:
-    done = shell(f"hardmax classify --file in.csv --out out.csv --server {server.url}", folder, heads)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.splitlines() == [
+    process = shell(f"hardmax classify --file in.csv --out out.csv --server {server.url}", folder, heads)
+    assert (process.returncode, process.stdout) == (0, "")
+    assert process.stderr.splitlines() == [
         "hardmax: in.csv: the texts are in column 'review'",
         "hardmax: out.csv: 3 rows, 1 without an answer (see hardmax_error)",
     ]
@@ -59,36 +59,36 @@ def test_shell_file_comes_back_with_every_row_and_its_answer_from_a_server(
     assert [row["hardmax_error"] for row in rows] == ["", "the text is empty", ""]
 
 
-def test_shell_pipe_json_has_an_entry_a_line(folder: Path, heads: Path) -> None:
-    done = shell("cat in.csv | hardmax classify --column review --json --explain none", folder, heads)
-    answer = json.loads(done.stdout)
+def test_shell_pipe_json_has_one_entry_per_line(folder: Path, heads: Path) -> None:
+    process = shell("cat in.csv | hardmax classify --column review --json --explain none", folder, heads)
+    answer = json.loads(process.stdout)
     assert answer["model"] == "one"
     assert [entry["index"] for entry in answer["data"]] == [0, 1, 2]
     assert answer["data"][1] == {"index": 1, "error": {"message": "the text is empty"}}
 
 
-def test_shell_text_is_whole_in_a_pipe_and_cut_on_a_terminal(folder: Path, heads: Path) -> None:
+def test_shell_text_is_complete_in_a_pipe_and_cut_on_a_terminal(folder: Path, heads: Path) -> None:
     command = f"hardmax classify --explain none '{LONG}'"
     assert LONG in shell(command, folder, heads).stdout
-    ours, theirs = pty.openpty()
+    terminal, child_terminal = pty.openpty()
     program = [sys.executable, "-m", "service.cli.main", "classify", "--explain", "none", LONG]
-    given = environ_of(heads) | {"COLUMNS": "80"}
-    with subprocess.Popen(program, stdout=theirs, env=given, stdin=subprocess.DEVNULL) as process:
-        os.close(theirs)
-        shown = os.read(ours, 10_000).decode()
-    os.close(ours)
+    env = environ_of(heads) | {"COLUMNS": "80"}
+    with subprocess.Popen(program, stdout=child_terminal, env=env, stdin=subprocess.DEVNULL) as process:
+        os.close(child_terminal)
+        shown = os.read(terminal, 10_000).decode()
+    os.close(terminal)
     assert process.returncode == 0
     assert len(shown.rstrip()) == 80
     assert shown.rstrip().endswith("…")
 
 
-def test_shell_output_that_is_full_is_told_in_one_line(folder: Path, heads: Path) -> None:
-    done = shell("hardmax classify good --json > /dev/full", folder, heads)
-    assert done.returncode == 2
-    assert done.stderr == "hardmax: No space left on device\n"
+def test_shell_full_disk_is_one_line(folder: Path, heads: Path) -> None:
+    process = shell("hardmax classify good --json > /dev/full", folder, heads)
+    assert process.returncode == 2
+    assert process.stderr == "hardmax: No space left on device\n"
 
 
-def test_shell_output_without_all_letters_has_them_escaped(folder: Path, heads: Path) -> None:
+def test_shell_output_escapes_letters_that_its_encoding_lacks(folder: Path, heads: Path) -> None:
     text = "good caf\u00e9 \U0001f600"
     command = f"export PYTHONIOENCODING=ascii; hardmax classify '{text}' --explain "
     shown = shell(f"{command} none", folder, heads)
@@ -98,13 +98,13 @@ def test_shell_output_without_all_letters_has_them_escaped(folder: Path, heads: 
     assert "caf\u00e9" in [word["word"] for word in words]
 
 
-def test_shell_server_of_an_empty_variable_is_not_this_process(folder: Path, heads: Path) -> None:
-    done = shell('hardmax classify good --server ""', folder, heads)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("hardmax: '' is no address of a server")
+def test_shell_empty_server_is_refused(folder: Path, heads: Path) -> None:
+    process = shell('hardmax classify good --server ""', folder, heads)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.startswith("hardmax: '' is no address of a server")
 
 
-def test_shell_reader_that_has_seen_enough_ends_it_quietly(folder: Path, heads: Path) -> None:
+def test_shell_reader_that_closes_the_pipe_ends_the_command_quietly(folder: Path, heads: Path) -> None:
     (folder / "many.txt").write_text("good film\n" * 3000)
-    done = shell("hardmax classify --file many.txt | head -1", folder, heads)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = shell("hardmax classify --file many.txt | head -1", folder, heads)
+    assert (process.returncode, process.stderr) == (0, "")
