@@ -1,6 +1,5 @@
-"""Models that nobody changes, and a clock that stands still, for all tests of the service."""
+"""The models that most tests of the service are served with."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,5 @@ from bundles import write_models
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tiny, its reader, dynamics and scenes."""
+    """A folder with the models tiny, its encoder, dynamics and scenes, which no test changes."""
     return write_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the monotonic clock says, as its one element."""
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now

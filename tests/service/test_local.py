@@ -1,4 +1,4 @@
-"""The client without a server: the same face, the same words."""
+"""`hardmax.Local`, the client without a server: it has the interface and the errors of a server."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def hardmax(tmp_path: Path) -> Local:
     return Local(Settings(models_dir=tmp_path, default_model="mine"))
 
 
-def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> None:
+def test_local_serves_custom_models_and_the_pretrained_ones(hardmax: Local) -> None:
     answers = hardmax.classify(["superb film", "awful"])
     assert (answers.model, answers.usage.texts) == ("mine", 2)
     assert [answer.label for answer in answers] == ["positive", "negative"]
@@ -27,21 +27,21 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
     assert hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], alpha=0.5, include=[]).status == "certified"
 
 
-def test_local_that_lacks_a_model_says_where_those_of_ones_own_are(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r"no model 'mine' here; there are .*sentiment") as refused:
+def test_local_without_the_model_says_where_custom_models_are(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"no model 'mine' here; there are .*sentiment") as exc_info:
         Local(Settings()).classify("good", model="mine")
-    assert refused.value.message.endswith("are in the folder that --models-dir or models_dir names")
-    with pytest.raises(NotFound) as refused:
+    assert exc_info.value.message.endswith("are in the folder that --models-dir or models_dir names")
+    with pytest.raises(NotFound) as exc_info:
         Local(Settings(models_dir=tmp_path)).classify("good", model="mine")
-    assert "models_dir" not in refused.value.message
-    assert "encoder" not in refused.value.message
+    assert "models_dir" not in exc_info.value.message
+    assert "encoder" not in exc_info.value.message
 
 
-def test_local_goes_on_beside_broken_bundles(tmp_path: Path) -> None:
+def test_local_ignores_broken_bundles(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@2"):
         write_head(tmp_path, name=name)
     write_stub_bundle(tmp_path / "broken", name="broken", license=None)
-    write_stub_bundle(tmp_path / "reading", name="reading", kind="encoder")  # without its pieces
+    write_stub_bundle(tmp_path / "reading", name="reading", kind="encoder")  # without its vocabulary
     hardmax = Local(Settings(models_dir=tmp_path, default_model="mine"))
     assert hardmax.classify("superb film").label == "positive"
     cards = hardmax.models()
@@ -50,29 +50,29 @@ def test_local_goes_on_beside_broken_bundles(tmp_path: Path) -> None:
     assert [card.name for card in cards if card.default] == ["mine@2"]
 
 
-def test_local_answers_what_a_reader_can_be_asked(hardmax: Local, tmp_path: Path) -> None:
-    """As a server: what changes the label, what the verdict is without it, several models at once."""
-    one = hardmax.classify("superb film", flip=True, explain="full")
-    span = one.flip.without[0].spans[0]
-    without = hardmax.classify("superb film", without=[span])
-    assert (without.label, without.score) == (one.flip.label, one.flip.score) != (one.label, one.score)
-    assert one.words[0].attends_to == [[1], [1]]
+def test_local_has_the_options_of_a_server(hardmax: Local, tmp_path: Path) -> None:
+    """They are counterfactuals, words left out, full explanations, and several models at once."""
+    answer = hardmax.classify("superb film", flip=True, explain="full")
+    flip = answer.flip
+    ablated = hardmax.classify("superb film", without=[flip.without[0].spans[0]])
+    assert (ablated.label, ablated.score) == (flip.label, flip.score) != (answer.label, answer.score)
+    assert answer.words[0].attends_to == [[1], [1]]
     write_head(tmp_path, name="yours", seed=1)
-    several = hardmax.classify(["superb film"], model=["mine", "yours"])
-    assert (several.model, several[0].label) == ("mine, yours", one.label)
-    assert several[0].answers["mine"].logit == one.logit
+    answers = hardmax.classify(["superb film"], model=["mine", "yours"])
+    assert (answers.model, answers[0].label) == ("mine, yours", answer.label)
+    assert answers[0].answers["mine"].logit == answer.logit
 
 
-def test_local_does_not_say_that_there_is_no_model_where_it_has_loaded_none(hardmax: Local) -> None:
-    with pytest.raises(NotFound) as refused:
+def test_local_says_that_a_model_of_another_kind_labels_no_texts(hardmax: Local) -> None:
+    with pytest.raises(NotFound) as exc_info:
         hardmax.classify("good", model="reader")
-    assert refused.value.message == "no model 'reader' labels texts"
+    assert exc_info.value.message == "no model 'reader' labels texts"
 
 
 def test_local_refuses_long_texts_as_a_server_does(hardmax: Local) -> None:
     answers = hardmax.classify(["good " * 50_000, "awful"], errors="keep")
-    why = "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
-    assert answers[0].verdict == f"no answer: {why}"
+    reason = "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
+    assert answers[0].verdict == f"no answer: {reason}"
     assert answers[1].label == "negative"
 
 
@@ -83,19 +83,19 @@ def test_local_refuses_long_texts_as_a_server_does(hardmax: Local) -> None:
      ("stop", "soon"), ("include", ["everything"])],
 )  # fmt: skip
 def test_local_refuses_parameters_by_name(hardmax: Local, field: str, value: Any) -> None:
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as exc_info:
         hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], **{field: value})
-    assert str(refused.value.param).startswith(field)
-    assert refused.value.message.startswith(field)
+    assert str(exc_info.value.param).startswith(field)
+    assert exc_info.value.message.startswith(field)
 
 
-def test_local_takes_a_wish_as_a_server_does(hardmax: Local) -> None:
-    """Indices may be numpy's own; what is no index is refused by its place."""
+def test_local_takes_leaders_and_assignments_as_a_server_does(hardmax: Local) -> None:
+    """Indices may be integers of numpy; anything else is refused by its place."""
     points = [[1.0, 0.2], [0.9, 0.8], [-0.6, 1.0], [0.2, -1.0]]
-    found = hardmax.control(points, leaders=np.array([0, 2]))  # type: ignore[arg-type]
-    assert found.feasible is True
-    assert {0, 2} <= {leader.index for leader in found.dynamics.leaders}
+    result = hardmax.control(points, leaders=np.array([0, 2]))  # type: ignore[arg-type]
+    assert result.feasible is True
+    assert {0, 2} <= {leader.index for leader in result.dynamics.leaders}
     assert hardmax.control(points, assignment={1: np.int64(0)}).feasible is True  # type: ignore[dict-item]
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput) as exc_info:
         hardmax.control(points, leaders=["first"])  # type: ignore[list-item]
-    assert refused.value.param == "leaders[0]"
+    assert exc_info.value.param == "leaders[0]"

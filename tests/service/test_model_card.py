@@ -19,13 +19,13 @@ def test_sentences_of_the_model_card_are_answered_as_listed() -> None:
     for (text, label, score, abstains, word, contribution, without), answer in zip(
         rows, answers, strict=True
     ):
-        leader = max(answer.leaders, key=lambda each: abs(each.contribution))
-        found = (answer.label, f"{answer.score:.2f}"[1:], answer.abstain_reason is not None)
-        assert (text, *found) == (text, label, score, bool(abstains))
+        leader = max(answer.leaders, key=lambda leader: abs(leader.contribution))
+        verdict = (answer.label, f"{answer.score:.2f}"[1:], answer.abstain_reason is not None)
+        assert (text, *verdict) == (text, label, score, bool(abstains))
         assert (text, leader.word, f"{leader.contribution:+.2f}") == (text, word, contribution)
         flip = answer.flip
-        told = f"{', '.join(each.word for each in flip.without)}: {flip.label}" if flip else ""
-        assert (text, told) == (text, without)
+        removed = f"{', '.join(word.word for word in flip.without)}: {flip.label}" if flip else ""
+        assert (text, removed) == (text, without)
 
 
 def test_long_review_of_the_model_card_is_led_by_one_strong_word() -> None:

@@ -1,4 +1,4 @@
-"""The service on a real Ray on this machine: deploy/ray/serve.yaml asked, flooded and hurt; and the job.
+"""The service on a local Ray cluster: the deployment of deploy/ray/serve.yaml, and the job.
 
 Run by `make test-ray`; skipped where Ray is not installed.
 """
@@ -28,7 +28,7 @@ from service.errors import InvalidInput, NotFound
 from service.settings import Settings
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of Ray's dependencies among each other
+    warnings.simplefilter("ignore")  # Ray's dependencies warn about each other
     ray = pytest.importorskip("ray", reason="Ray is not installed (make test-ray)")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -54,8 +54,8 @@ CLOUD = {
 }
 
 
-def shrunk(config: dict[str, Any], port: int) -> dict[str, Any]:
-    """The project's configuration for a small machine: two replicas at once, and room for a few requests."""
+def shrink(config: dict[str, Any], port: int) -> dict[str, Any]:
+    """Return the project's configuration for a small machine: two replicas, with room for a few requests."""
     (application,) = config["applications"]
     (deployment,) = application["deployments"]
     scaling = {**deployment["autoscaling_config"], "min_replicas": 2, "max_replicas": 2}
@@ -78,12 +78,12 @@ def cluster() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def proxy(cluster: None) -> Iterator[httpx.Client]:
     port = free_port()
-    config = ServeDeploySchema.model_validate(shrunk(CONFIG, port))
+    config = ServeDeploySchema.model_validate(shrink(CONFIG, port))
     serve.start(
         http_options=config.http_options.model_dump(exclude={"num_cpus", "location"}, exclude_unset=True)
     )
     serve.context._get_global_client().deploy_apps(config)
-    # Longer than Ray's own minute: each of its processes reads hundreds of megabytes of modules first.
+    # Longer than Ray's default of a minute: each of its processes first imports hundreds of megabytes.
     eventually(lambda: serve.status().applications["hardmax"].status == "RUNNING", 200)
     limits = httpx.Limits(max_connections=100)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=60) as client:
@@ -92,18 +92,18 @@ def proxy(cluster: None) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def alone() -> Iterator[TestClient]:
-    """The same service in one process, without Ray."""
+def single_process() -> Iterator[TestClient]:
+    """A client of the same service in one process, without Ray."""
     with TestClient(create_app(Settings(log_level="warning", intra_op_threads=1))) as client:
         yield client
 
 
-def without_id(answer: httpx.Response) -> dict[str, Any]:
-    assert answer.status_code == 200, answer.text
-    return {name: value for name, value in answer.json().items() if name != "id"}
+def without_id(response: httpx.Response) -> dict[str, Any]:
+    assert response.status_code == 200, response.text
+    return {name: value for name, value in response.json().items() if name != "id"}
 
 
-def test_configuration_leaves_the_last_word_to_the_service() -> None:
+def test_configuration_has_wider_limits_than_the_service() -> None:
     (application,) = CONFIG["applications"]
     (deployment,) = application["deployments"]
     settings = Settings(**application["args"])
@@ -117,27 +117,27 @@ def test_configuration_leaves_the_last_word_to_the_service() -> None:
     ("path", "body"), [("/classify", {"input": TEXTS, "explain": "full"}), ("/dynamics", CLOUD)]
 )
 def test_proxy_answers_as_the_single_process_does(
-    proxy: httpx.Client, alone: TestClient, path: str, body: dict[str, Any]
+    proxy: httpx.Client, single_process: TestClient, path: str, body: dict[str, Any]
 ) -> None:
-    assert without_id(proxy.post(path, json=body)) == without_id(alone.post(path, json=body))
+    assert without_id(proxy.post(path, json=body)) == without_id(single_process.post(path, json=body))
 
 
-def test_proxy_passes_the_services_refusals_and_request_ids_on(proxy: httpx.Client) -> None:
-    answer = proxy.post("/dynamics", json={"points": [[0, 0]]}, headers={"x-request-id": "mine"})
-    assert answer.status_code == 422
-    assert answer.json()["error"]["request_id"] == "mine"
+def test_proxy_passes_on_errors_and_request_ids(proxy: httpx.Client) -> None:
+    response = proxy.post("/dynamics", json={"points": [[0, 0]]}, headers={"x-request-id": "mine"})
+    assert response.status_code == 422
+    assert response.json()["error"]["request_id"] == "mine"
 
 
 @pytest.mark.parametrize("host", ["hardmax-serve-svc.default.svc.cluster.local:8000", "10.1.2.3"])
 def test_names_of_the_cluster_are_answered(proxy: httpx.Client, host: str) -> None:
-    """Row 15 of the third attack: 400, as on a machine of its own that listens on loopback."""
-    answer = proxy.post("/classify", json={"input": TEXTS[0]}, headers={"host": host})
-    assert answer.status_code == 200, answer.text
+    """They were once answered 400, as by a server that listens on loopback."""
+    response = proxy.post("/classify", json={"input": TEXTS[0]}, headers={"host": host})
+    assert response.status_code == 200, response.text
 
 
 def test_replica_logs_as_its_settings_say() -> None:
-    """Under Ray no request had a line, and `log_format` was obeyed by nobody."""
-    done = run_python(
+    """Under Ray requests were not logged, and `log_format` had no effect."""
+    process = run_python(
         "import logging; from service.settings import Settings\n"
         "from service.ray_serve import replica\n"
         "from starlette.testclient import TestClient\n"
@@ -145,29 +145,29 @@ def test_replica_logs_as_its_settings_say() -> None:
         "    client.get('/health', headers={'x-request-id': 'mine'})\n"
         "logging.shutdown()"
     )
-    lines = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [line["request_id"] for line in lines if line["logger"] == "access"] == ["mine"], done.stderr
+    lines = [json.loads(line) for line in process.stderr.splitlines()]
+    assert [line["request_id"] for line in lines if line["logger"] == "access"] == ["mine"], process.stderr
 
 
 def test_replica_uses_the_threads_that_ray_set_aside(proxy: httpx.Client) -> None:
     assert proxy.get("/info").json()["threads"] == 1
 
 
-def test_flood_is_answered_or_refused_with_a_time_to_come_back(proxy: httpx.Client) -> None:
+def test_flood_is_answered_or_refused_with_retry_after(proxy: httpx.Client) -> None:
     body = {"input": [" ".join(TEXTS) * 20] * 32, "explain": "full"}
     with ThreadPoolExecutor(64) as pool:
-        answers = list(pool.map(lambda _: proxy.post("/classify", json=body, timeout=180.0), range(128)))
-    statuses = Counter(answer.status_code for answer in answers)
+        responses = list(pool.map(lambda _: proxy.post("/classify", json=body, timeout=180.0), range(128)))
+    statuses = Counter(response.status_code for response in responses)
     assert set(statuses) == {200, 429}, statuses
-    refused = next(answer for answer in answers if answer.status_code == 429)
+    refused = next(response for response in responses if response.status_code == 429)
     assert refused.json()["error"]["type"] == "overloaded"
     assert int(refused.headers["retry-after"]) >= 1
 
 
 def replicas() -> list[str]:
-    """The names of the replicas' actors that run now."""
-    named = ray.util.list_named_actors(all_namespaces=True)
-    return sorted(each["name"] for each in named if "SERVE_REPLICA" in each["name"])
+    """Return the names of the running replicas."""
+    actors = ray.util.list_named_actors(all_namespaces=True)
+    return sorted(actor["name"] for actor in actors if "SERVE_REPLICA" in actor["name"])
 
 
 def test_killed_replica_costs_at_most_its_requests_in_flight_and_is_replaced(proxy: httpx.Client) -> None:
@@ -176,13 +176,13 @@ def test_killed_replica_costs_at_most_its_requests_in_flight_and_is_replaced(pro
     statuses: Counter[int] = Counter()
     stop = threading.Event()
 
-    def caller() -> None:
+    def call() -> None:
         while not stop.is_set():
             statuses[proxy.post("/classify", json={"input": TEXTS[0]}).status_code] += 1
 
-    callers = [threading.Thread(target=caller) for _ in range(3)]
-    for each in callers:
-        each.start()
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
     time.sleep(1)
     ray.kill(ray.get_actor(before[0], namespace="serve"), no_restart=True)
     for _ in range(240):
@@ -191,17 +191,17 @@ def test_killed_replica_costs_at_most_its_requests_in_flight_and_is_replaced(pro
         time.sleep(0.5)
     time.sleep(1)
     stop.set()
-    for each in callers:
-        each.join()
+    for thread in threads:
+        thread.join()
     assert replicas() != before
     assert len(replicas()) == 2
     failed = sum(count for status, count in statuses.items() if status != 200)
-    assert failed <= len(callers), statuses
+    assert failed <= len(threads), statuses
     assert statuses[200] > 10
 
 
 def test_job_answers_every_row_as_the_single_process_does(
-    cluster: None, alone: TestClient, tmp_path: Path
+    cluster: None, single_process: TestClient, tmp_path: Path
 ) -> None:
     texts = [*(f"{text} {i}" for i in range(300) for text in TEXTS), "", None, "!"]
     rows = pa.table({"n": range(len(texts)), "text": texts, "label": ["theirs"] * len(texts)})
@@ -209,14 +209,15 @@ def test_job_answers_every_row_as_the_single_process_does(
     summary = classify_parquet(str(tmp_path / "in.parquet"), str(tmp_path / "out"), LOCAL)
     assert summary == Summary(texts=1203, refused=2)
 
-    written = pq.read_table(tmp_path / "out").sort_by("n").to_pylist()
-    assert [(row["text"], row["label"]) for row in written] == [(text, "theirs") for text in texts]
-    refused = {row["text"]: row["hardmax_error"] for row in written if row["hardmax_error"] is not None}
-    assert refused == {"": "the text is empty", None: "there is no text"}
+    out = pq.read_table(tmp_path / "out").sort_by("n").to_pylist()
+    assert [(row["text"], row["label"]) for row in out] == [(text, "theirs") for text in texts]
+    errors = {row["text"]: row["hardmax_error"] for row in out if row["hardmax_error"] is not None}
+    assert errors == {"": "the text is empty", None: "there is no text"}
 
-    answered = [row for row in written if row["hardmax_error"] is None]
-    sample = answered[:: len(answered) // 100]
-    expected = without_id(alone.post("/classify", json={"input": [row["text"] for row in sample]}))["data"]
+    answers = [row for row in out if row["hardmax_error"] is None]
+    sample = answers[:: len(answers) // 100]
+    body = {"input": [row["text"] for row in sample]}
+    expected = without_id(single_process.post("/classify", json=body))["data"]
     results = [(row["hardmax_label"], row["score"], row["abstain_reason"]) for row in sample]
     assert results == [(item["label"], item["score"], item["abstain_reason"]) for item in expected]
     assert [row["leaders"] for row in sample] == [

@@ -1,4 +1,4 @@
-"""The life of the server: start, load, signals, workers, keys, models that come and go, deadlines."""
+"""The server: start, signals, keys, models that are added and removed, deadlines, and limits."""
 
 import json
 import shutil
@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import faulty_server
@@ -33,7 +35,7 @@ CLOSING = post_request(b'{"input": "superb"}').replace(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Models that a test may change."""
+    """A folder of models that a test may change."""
     write_head(tmp_path / "models")
     return tmp_path / "models"
 
@@ -48,9 +50,9 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
     statuses: list[int] = []
 
     def call(server: Server) -> None:
-        """Ask on new connections until nobody listens any more."""
+        """Send requests on new connections until the server no longer listens."""
         while True:
-            began = time.monotonic()
+            start_s = time.monotonic()
             try:
                 connection = connect(server.port)
             except ConnectionError:  # refused, or reset while it waited to be accepted
@@ -58,13 +60,13 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
             with connection:
                 try:
                     connection.sendall(CLOSING)
-                    late = time.monotonic() - began > LAST_REQUESTS_S / 2  # on a busy machine
-                    answer = connection.recv(65536)
+                    is_late = time.monotonic() - start_s > LAST_REQUESTS_S / 2  # on a busy machine
+                    response = connection.recv(65536)
                 except ConnectionError:  # in the kernel's queue when the socket was closed: never accepted
                     return
-                if not answer and late:  # it may have been closed before it sent anything
+                if not response and is_late:  # it may have been closed before it sent anything
                     return
-                statuses.append(int(answer[9:12] or 0))
+                statuses.append(int(response[9:12] or 0))
 
     with serving(models, default_model="tiny", workers=workers) as server, ThreadPoolExecutor(8) as pool:
         callers = [pool.submit(call, server) for _ in range(8)]
@@ -78,15 +80,15 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
 def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
     """The start names the default model, the page and the watched folder; the stop says why."""
     body = b'{"input": "superb"}'
-    with serving(models, default_model="tiny") as server, server.client() as other:
+    with serving(models, default_model="tiny") as server, server.client() as client:
         with connect(server.port) as caller:
             caller.sendall(request_head(len(body)) + body[:5])
-            eventually(lambda: "hardmax_requests_in_flight 1" in other.get("/metrics").text)
+            eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
             server.process.send_signal(signal.SIGTERM)
-            eventually(lambda: other.get("/ready").status_code == 503)
-            answer = other.get("/ready")
-            assert refusal(answer) == (503, "not_ready", None)
-            assert answer.headers["connection"] == "close"
+            eventually(lambda: client.get("/ready").status_code == 503)
+            response = client.get("/ready")
+            assert refusal(response) == (503, "not_ready", None)
+            assert response.headers["connection"] == "close"
             caller.sendall(body[5:])
             assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
         assert server.process.wait(TIMEOUT_S) == 0
@@ -100,19 +102,18 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
         assert ["page", f"{server.url}/   (documentation /docs, metrics /metrics)"] in lines
 
 
-def test_every_line_for_machines_is_json(models: Path) -> None:
+def test_every_line_of_the_json_format_is_json(models: Path) -> None:
     with serving(models, default_model="tiny", log_format="json") as server:
         pass
-    said = [json.loads(line).get("message", "") for line in server.output.splitlines()]
-    assert any(
-        line.startswith(f"hardmax {__version__} on {server.url}; page {server.url}/ ") for line in said
-    )
-    assert said[-1] == "stopping on SIGTERM, within 30 s"
+    messages = [json.loads(line).get("message", "") for line in server.output.splitlines()]
+    greeting = f"hardmax {__version__} on {server.url}; page {server.url}/ "
+    assert any(message.startswith(greeting) for message in messages)
+    assert messages[-1] == "stopping on SIGTERM, within 30 s"
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
-def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) -> None:
-    """A thread that nothing can interrupt works on for ten minutes, and a body has ten seconds to move."""
+def test_stop_ends_within_its_grace_period_whatever_still_runs(models: Path, workers: int) -> None:
+    """A thread that nothing can interrupt runs for ten minutes, and a body has ten seconds to arrive."""
     options = {"default_model": "tiny", "shutdown_grace_s": 1, "workers": workers}
     with (
         serving(models, command=(faulty_server.__file__,), **options) as server,
@@ -124,13 +125,13 @@ def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) ->
         eventually(lambda: "stuck" in server.output)
         time.sleep(0.1)
         assert server.stop(timeout_s=1 + KILL_AFTER_S + 5) == 0
-        for each in (caller, sender):
-            assert each.recv(65536).startswith(b"HTTP/1.1 503 ")
+        for connection in (caller, sender):
+            assert connection.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
-def test_second_interrupt_waits_for_nobody(models: Path) -> None:
-    long = {"default_model": "tiny", "shutdown_grace_s": 600, "request_timeout_s": 600}
-    with serving(models, **long) as server, connect(server.port) as caller:
+def test_second_interrupt_stops_at_once(models: Path) -> None:
+    settings = {"default_model": "tiny", "shutdown_grace_s": 600, "request_timeout_s": 600}
+    with serving(models, **settings) as server, connect(server.port) as caller:
         caller.sendall(post_request(long_cloud(), "/dynamics?stop=never&max_layers=100000", NPY))
         with server.client() as client:
             eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
@@ -139,41 +140,48 @@ def test_second_interrupt_waits_for_nobody(models: Path) -> None:
         assert server.stop(signal.SIGINT) == 0
 
 
-@pytest.mark.system
-def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
-    """Row 12 of the third attack: SIGTERM was ignored for a minute."""
-    shutil.copytree(PRETRAINED_FOLDER / "dynamics", folder / "dynamics")
-    change_graph(folder / "dynamics", loop_forever)
-    settings = environ(port=0, models_dir=folder, pretrained_models=False, default_model="tiny")
+@contextmanager
+def loading(models: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a server, and yield its process while it loads its models."""
+    settings = environ(port=0, models_dir=models, pretrained_models=False, default_model="tiny")
     command = [sys.executable, faulty_server.__file__]
     with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "loads dynamics\n"
-            process.terminate()
-            assert process.wait(KILL_AFTER_S + 3) == 0
+            yield process
         finally:
             process.kill()
 
 
+@pytest.mark.system
+def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
+    """SIGTERM was once ignored for a minute."""
+    shutil.copytree(PRETRAINED_FOLDER / "dynamics", folder / "dynamics")
+    change_graph(folder / "dynamics", loop_forever)
+    with loading(folder) as process:
+        process.terminate()
+        assert process.wait(KILL_AFTER_S + 3) == 0
+
+
 def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    file.write_text("\ufefffrom-file\n\n# ours\n")  # some editors begin every file with a mark
+    file.write_text("\ufefffrom-file\n\n# ours\n")  # some editors write a byte order mark
     settings = {"api_keys": "one, two", "api_keys_file": file}
     with serving(models, default_model="tiny", **settings) as server, server.client() as client:
 
-        def ask(headers: dict[str, str]) -> httpx.Response:
+        def classify(headers: dict[str, str]) -> httpx.Response:
             return client.post("/classify", json={"input": "superb"}, headers=headers)
 
         def status(key: str) -> int:
-            return ask({"x-api-key": key}).status_code
+            return classify({"x-api-key": key}).status_code
 
         for headers in ({}, {"authorization": "Bearer three"}, {"x-api-key": "on"}, {"authorization": "one"}):
-            refused = ask(headers)
-            assert refusal(refused) == (401, "unauthorized", None)
-            assert refused.headers["www-authenticate"] == "Bearer"
-        assert ask({"authorization": "Bearer one"}).status_code == 200
-        assert ask({"authorization": "Bearer of-a-proxy", "x-api-key": "two"}).status_code == 200
+            response = classify(headers)
+            assert refusal(response) == (401, "unauthorized", None)
+            assert response.headers["www-authenticate"] == "Bearer"
+        assert classify({"authorization": "Bearer one"}).status_code == 200
+        assert classify({"authorization": "Bearer of-a-proxy", "x-api-key": "two"}).status_code == 200
         assert [status(key) for key in ("two", "from-file")] == [200, 200]
         assert (client.get("/health").status_code, client.get("/metrics").status_code) == (200, 200)
         file.write_text("newer\n")
@@ -187,12 +195,12 @@ def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MODELS_DIR is looked at often."""
+def fast_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for changes in MODELS_DIR every 50 ms."""
     monkeypatch.setattr(state, "WATCH_S", 0.05)
 
 
-def test_models_are_added_replaced_and_removed_while_serving(folder: Path, soon: None) -> None:
+def test_models_are_added_replaced_and_removed_while_serving(folder: Path, fast_watch: None) -> None:
     with in_process(folder) as client:
 
         def names() -> list[str]:
@@ -205,7 +213,7 @@ def test_models_are_added_replaced_and_removed_while_serving(folder: Path, soon:
         write_head(folder, name="second", labels=LABELS[::-1])
         eventually(lambda: label(client, "second") == "negative")
         (folder / "second/model.onnx").write_bytes(b"broken")
-        eventually(lambda: [each["name"] for each in client.get("/info").json()["load_errors"]] == ["second"])
+        eventually(lambda: [e["name"] for e in client.get("/info").json()["load_errors"]] == ["second"])
         assert "card" in client.get("/info").json()["load_errors"][0]["reason"]
         assert label(client, "second") == "negative"
         shutil.rmtree(folder / "second")
@@ -217,22 +225,22 @@ def test_models_are_added_replaced_and_removed_while_serving(folder: Path, soon:
 def test_broken_default_model_stops_the_start_and_says_why(folder: Path) -> None:
     card = json.loads((folder / "tiny/card.json").read_text())
     (folder / "tiny/card.json").write_text(json.dumps({**card, "model_sha256": "0" * 64}))
-    ended = start(models_dir=folder, default_model="tiny", port=0)
-    assert ended.returncode == 2
+    process = start(models_dir=folder, default_model="tiny", port=0)
+    assert process.returncode == 2
     reason = "tiny: model.onnx is not the file its card describes"
-    assert ended.stderr.splitlines()[-1] == f"hardmax: DEFAULT_MODEL: the model tiny was refused: {reason}"
-    assert "Traceback" not in ended.stderr
+    assert process.stderr.splitlines()[-1] == f"hardmax: DEFAULT_MODEL: the model tiny was refused: {reason}"
+    assert "Traceback" not in process.stderr
 
 
-def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(folder: Path, soon: None) -> None:
+def test_broken_bundles_are_named_and_the_other_models_are_served(folder: Path, fast_watch: None) -> None:
     write_head(folder, name="many", even="many")
     write_head(folder, name="deep")
     (folder / "deep/card.json").write_text("[" * 200_000)
     with in_process(folder) as client:
         assert label(client) == "positive"
-        refused = {each["name"]: each["reason"] for each in client.get("/info").json()["load_errors"]}
-        assert refused.keys() == {"many", "deep"}
-        assert refused["deep"].startswith("deep/card.json is not JSON")
+        errors = {error["name"]: error["reason"] for error in client.get("/info").json()["load_errors"]}
+        assert errors.keys() == {"many", "deep"}
+        assert errors["deep"].startswith("deep/card.json is not JSON")
         assert "hardmax_bundles_refused 2.0" in client.get("/metrics").text
         shutil.rmtree(folder / "deep")
         eventually(lambda: "hardmax_bundles_refused 1.0" in client.get("/metrics").text)
@@ -240,7 +248,7 @@ def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(fold
         eventually(lambda: "later" in client.get("/info").json()["models"])
 
 
-def test_readiness_says_when_the_default_model_is_gone(folder: Path, soon: None) -> None:
+def test_server_is_not_ready_while_its_default_model_is_missing(folder: Path, fast_watch: None) -> None:
     write_head(folder, name="other")
     with in_process(folder) as client:
         assert client.get("/ready").status_code == 200
@@ -252,8 +260,8 @@ def test_readiness_says_when_the_default_model_is_gone(folder: Path, soon: None)
         eventually(lambda: client.get("/ready").status_code == 200)
 
 
-def test_model_that_was_away_while_others_were_read_is_served_again(folder: Path, soon: None) -> None:
-    """The folder was found as it is now, so a look at it alone would see no change."""
+def test_model_that_was_missing_during_a_reload_is_served_again(folder: Path, fast_watch: None) -> None:
+    """The folder is then as it was before, so that a comparison of folders alone would see no change."""
     with in_process(folder) as client:
         registry = client.app.state.service.registry
         refresh, away = registry.refresh, folder / ".away"
@@ -270,73 +278,72 @@ def test_model_that_was_away_while_others_were_read_is_served_again(folder: Path
         eventually(lambda: client.get("/ready").status_code == 200, 20)
 
 
-def test_port_that_is_taken_stops_the_start_with_one_line(models: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ended = start(models_dir=models, port=port)
-    assert ended.returncode == 2
+def test_port_in_use_stops_the_start_with_one_line(models: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        process = start(models_dir=models, port=port)
+    assert process.returncode == 2
     reason = f"cannot listen on 127.0.0.1:{port} (Address already in use)"
-    assert ended.stderr == f"hardmax: {reason}: choose another port with --port\n"
+    assert process.stderr == f"hardmax: {reason}: choose another port with --port\n"
 
 
 @pytest.mark.skipif(CUDA in ort.get_available_providers(), reason="this onnxruntime has CUDA")
 def test_provider_cuda_without_cuda_stops_the_start_with_one_line(models: Path) -> None:
-    ended = start(models_dir=models, provider="cuda", port=0)
-    assert ended.returncode == 2
+    process = start(models_dir=models, provider="cuda", port=0)
+    assert process.returncode == 2
     reason = "this onnxruntime has no CUDA provider (see docs/gpu.md)"
-    assert ended.stderr == f"hardmax: PROVIDER is cuda, but {reason}\n"
+    assert process.stderr == f"hardmax: PROVIDER is cuda, but {reason}\n"
 
 
 def start(**settings: object) -> subprocess.CompletedProcess[str]:
-    """A start that is expected to fail."""
-    given = environ(pretrained_models=False, **settings)
-    return subprocess.run([sys.executable, *SERVE], env=given, text=True, capture_output=True, timeout=60)
+    """Run a server whose start is expected to fail."""
+    env = environ(pretrained_models=False, **settings)
+    return subprocess.run([sys.executable, *SERVE], env=env, text=True, capture_output=True, timeout=60)
 
 
 def long_cloud() -> bytes:
-    """As npy: a cloud that takes some seconds, in layers of a fraction of a second."""
+    """Return an npy body of a cloud that takes some seconds, in layers of a fraction of a second."""
     return npy(np.random.default_rng(3).normal(size=(60_000, 32)))
 
 
 def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
-    npy = {"content-type": "application/x-npy"}
+    content_type = {"content-type": "application/x-npy"}
     with serving(models, default_model="tiny", request_timeout_s=1) as server, server.client() as client:
-        refused = client.post("/dynamics", content=long_cloud(), headers=npy)
-        assert refusal(refused) == (504, "deadline_exceeded", None)
+        response = client.post("/dynamics", content=long_cloud(), headers=content_type)
+        assert refusal(response) == (504, "deadline_exceeded", None)
         eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200)
-        streamed = {**npy, "accept": "application/x-ndjson"}
-        with client.stream("POST", "/dynamics", content=long_cloud(), headers=streamed) as answer:
-            last = json.loads(list(answer.iter_lines())[-1])
+        headers = {**content_type, "accept": "application/x-ndjson"}
+        with client.stream("POST", "/dynamics", content=long_cloud(), headers=headers) as response:
+            last = json.loads(list(response.iter_lines())[-1])
         assert last["error"]["type"] == "deadline_exceeded"
-        assert status_of(server.port, request_head(9) + b"{") == 504  # and never the rest
+        assert status_of(server.port, request_head(9) + b"{") == 504  # the rest is never sent
 
 
-def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> None:
+def test_too_many_requests_at_once_are_refused_with_retry_after(models: Path) -> None:
     with serving(models, default_model="tiny", max_concurrent_requests=2) as server:
-        waiting = [connect(server.port) for _ in range(2)]
-        for connection in waiting:
+        connections = [connect(server.port) for _ in range(2)]
+        for connection in connections:
             connection.sendall(post_request(long_cloud(), "/dynamics", NPY))
         with server.client() as client:
             eventually(lambda: "hardmax_requests_in_flight 2" in client.get("/metrics").text)
             for body in ({"input": "good"}, {"input": ["good", "bad"]}):
-                refused = client.post("/classify", json=body)
-                assert refusal(refused) == (429, "overloaded", None)
-                assert int(refused.headers["retry-after"]) >= 1
+                response = client.post("/classify", json=body)
+                assert refusal(response) == (429, "overloaded", None)
+                assert int(response.headers["retry-after"]) >= 1
             with connect(server.port) as connection:
-                # Refused before its body comes: it would be read for nothing.
-                connection.sendall(request_head(9))
+                connection.sendall(request_head(9))  # it is refused before its body arrives
                 assert read_status(connection) == 429
                 connection.sendall(b'{"a": [1]' + post_request(b"{}"))
                 assert read_status(connection) == 429
             assert client.get("/health").status_code == 200
-            for connection in waiting:
+            for connection in connections:
                 connection.close()
             eventually(lambda: client.post("/classify", json={"input": "good"}).status_code == 200)
 
 
 @pytest.mark.alone
-def test_connection_that_was_accepted_last_has_its_request_answered(models: Path) -> None:
-    """uvicorn closed it with the server: what it sent a moment later was lost."""
+def test_request_on_the_last_accepted_connection_is_answered(models: Path) -> None:
+    """uvicorn closed the connection with the server, and a request sent a moment later was lost."""
     with serving(models, default_model="tiny") as server, connect(server.port) as connection:
         server.process.send_signal(signal.SIGTERM)
         eventually(lambda: "stopping on SIGTERM" in server.output)
@@ -346,17 +353,17 @@ def test_connection_that_was_accepted_last_has_its_request_answered(models: Path
 
 
 @pytest.mark.alone
-def test_server_is_ready_soon_and_small() -> None:
+def test_server_starts_in_little_time_and_memory() -> None:
     with serving() as server:
-        memory, worked = server.memory, server.cpu_s
+        memory, cpu_s = server.memory, server.cpu_s
         with server.client() as client:
             info = client.get("/info").json()
     assert info["default_model"] in info["models"]
-    assert worked < 4  # seconds of CPU, however busy the machine
-    assert memory < 400e6  # with the encoders of both tiers
+    assert cpu_s < 4  # seconds of CPU, however busy the machine
+    assert memory < 400e6  # with the encoders of both sizes
 
 
-def test_service_never_loads_torch_or_its_offline_side() -> None:
+def test_service_never_imports_torch_or_model_export() -> None:
     code = (
         "import sys, service.server, service.app, service.cli.main\n"
         "from service.settings import Settings\n"
@@ -364,19 +371,13 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
         "print([name for name in ('torch', 'model_export', 'onnx', 'onnxscript', 'scipy', 'matplotlib')"
         " if name in sys.modules])"
     )
-    output = run_python(code)
-    assert output.stdout.strip() == "[]", output.stderr
+    process = run_python(code)
+    assert process.stdout.strip() == "[]", process.stderr
 
 
 def test_reload_while_starting_is_ignored(models: Path) -> None:
-    """SIGHUP before the server listened to it ended the process."""
-    settings = environ(port=0, models_dir=models, pretrained_models=False, default_model="tiny")
-    command = [sys.executable, faulty_server.__file__]
-    with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "loads dynamics\n"
-            process.send_signal(signal.SIGHUP)
-            assert any(" on http://" in line for line in process.stdout)
-        finally:
-            process.kill()
+    """SIGHUP once ended a process that had not yet set its handler."""
+    with loading(models) as process:
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout is not None
+        assert any(" on http://" in line for line in process.stdout)

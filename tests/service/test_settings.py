@@ -1,4 +1,4 @@
-"""Settings: flags over environment over defaults, and one clear line for whatever is wrong."""
+"""Settings: flags override the environment, which overrides defaults; an error is one clear line."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from service.errors import ConfigurationError
 from service.settings import PRETRAINED_FOLDER, Settings, _cgroup_quota, available_cpus, load_settings
 
 
-def test_settings_own_models_stand_beside_the_bundled_ones(tmp_path: Path) -> None:
+def test_settings_add_custom_models_to_the_pretrained_ones(tmp_path: Path) -> None:
     settings = load_settings({})
     assert settings.model_folders == [PRETRAINED_FOLDER]
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
@@ -49,10 +49,10 @@ def test_settings_flag_wins_over_environment_and_an_empty_variable_counts_as_uns
 def test_settings_bad_variable_or_flag_is_one_line_that_names_it(
     environ: dict[str, str], flags: dict[str, int], line: str
 ) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError) as exc_info:
         load_settings(environ, **flags)
-    assert refused.value.message == line
-    assert refused.value.param == line.split()[0].rstrip(":")
+    assert exc_info.value.message == line
+    assert exc_info.value.param == line.split()[0].rstrip(":")
 
 
 def test_settings_ignore_what_kubernetes_sets_for_services() -> None:
@@ -74,16 +74,16 @@ def test_settings_ignore_what_kubernetes_sets_for_services() -> None:
 
 
 def test_settings_folder_that_may_not_be_read_is_one_line_too(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0)
-    code = (  # in a process that is nobody's where this one is root, who may read everything
+    unreadable = tmp_path / "closed"
+    unreadable.mkdir(mode=0)
+    code = (  # as nobody where this process runs as root, who may read everything
         "import os, sys; from service.settings import ConfigurationError, load_settings\n"
         "os.geteuid() or os.seteuid(65534)\n"
         "try: load_settings({}, models_dir=sys.argv[1])\n"
         "except ConfigurationError as failure: print(failure.message)"
     )
-    run = run_python(code, str(closed))
-    assert run.stdout == f"--models-dir: {closed} cannot be read: Permission denied\n", run.stderr
+    process = run_python(code, str(unreadable))
+    assert process.stdout == f"--models-dir: {unreadable} cannot be read: Permission denied\n", process.stderr
 
 
 def test_settings_never_print_the_keys() -> None:
@@ -117,7 +117,7 @@ def test_cgroup_quota_reads_both_versions(tmp_path: Path, files: dict[str, str],
 
 
 def test_host_that_is_empty_is_refused() -> None:
-    """Row 16: it listens on every address."""
+    """A server with an empty host listens on every address."""
     with pytest.raises(ConfigurationError, match="--host"):
         load_settings({}, host="")
 
@@ -128,5 +128,5 @@ def test_star_among_the_allowed_hosts_allows_any() -> None:
 
 
 @pytest.mark.parametrize(("host", "any_host"), [("127.0.0.2", False), ("::1", False), ("0.0.0.0", True)])
-def test_every_address_of_loopback_answers_to_names_of_this_machine_alone(host: str, any_host: bool) -> None:
+def test_every_loopback_address_answers_only_to_names_of_this_machine(host: str, any_host: bool) -> None:
     assert load_settings({}, host=host).any_host is any_host

@@ -1,4 +1,4 @@
-"""Loading and watching: a hostile bundle costs itself, and a folder is followed by its name."""
+"""The state of the application: loading, reloading and watching models, and the garbage collector."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 
 def add_an_input(model: onnx.ModelProto) -> None:
-    """The bundle is whole, and every run of it fails."""
+    """Add an input that nobody feeds: the bundle is valid, and every run of it fails."""
     model.graph.input.append(helper.make_tensor_value_info("another", TensorProto.FLOAT, [1]))
 
 
@@ -40,29 +40,29 @@ def run(models: Path, use: Callable[[AppState], Awaitable[Any]], owns: bool = Fa
     return asyncio.run(life())
 
 
-async def refused(service: AppState) -> dict[str, str]:
+async def load_errors(service: AppState) -> dict[str, str]:
     return dict(service.registry.refused)
 
 
 def test_bundle_of_clouds_that_cannot_run_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
-    """Row 19: it was taken, and every request failed with 500."""
+    """Such a bundle was once loaded, and every request failed with 500."""
     write_models(tmp_path)
-    assert run(tmp_path, refused, max_points=1, max_dimension=1, max_layers=1) == {}
+    assert run(tmp_path, load_errors, max_points=1, max_dimension=1, max_layers=1) == {}
     change_graph(tmp_path / "dynamics", add_an_input)
-    assert set(run(tmp_path, refused)) == {"dynamics"}
+    assert set(run(tmp_path, load_errors)) == {"dynamics"}
 
 
 def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 12: it held up every reload, for good."""
+    """Such a bundle once blocked every reload for good."""
     monkeypatch.setattr(loaders, "LOAD_S", 0.5)
     shutil.copytree(PRETRAINED_FOLDER / "dynamics", tmp_path / "dynamics")
     write_encoder(tmp_path)
     for name in ("dynamics", "reader"):
         change_graph(tmp_path / name, loop_forever)
-    told = "it took more than 0.5 s to load and run once; SIGHUP tries again"
-    assert run(tmp_path, refused) == {"dynamics": told, "reader": told}
+    reason = "it took more than 0.5 s to load and run once; SIGHUP tries again"
+    assert run(tmp_path, load_errors) == {"dynamics": reason, "reader": reason}
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -75,20 +75,20 @@ def test_text_ends_with_the_model_that_it_began_with(tmp_path: Path) -> None:
     write_head(tmp_path)
 
     async def replace(service: AppState) -> list[str]:
-        began = make_tasks(["superb"], ClassifyOptions((service.registry.find("tiny", HEAD),)))
+        first = make_tasks(["superb"], ClassifyOptions((service.registry.find("tiny", HEAD),)))
         write_head(tmp_path, labels=LABELS[::-1])
         await service.reload()
-        later = make_tasks(["superb"], ClassifyOptions((service.registry.find("tiny", HEAD),)))
-        return [answer["label"] for each in (began, later) for (answer,) in classify_all(each)]
+        second = make_tasks(["superb"], ClassifyOptions((service.registry.find("tiny", HEAD),)))
+        return [answer["label"] for tasks in (first, second) for (answer,) in classify_all(tasks)]
 
     assert run(tmp_path, replace) == ["positive", "negative"]
 
 
-@pytest.mark.parametrize("way", ["moved", "link"])
+@pytest.mark.parametrize("method", ["moved", "link"])
 def test_models_are_followed_by_the_name_of_their_folder(
-    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 13: another folder is moved to its place, or a link is turned, as git-sync does."""
+    """Another folder is moved to its place, or a link is changed, as git-sync does."""
     monkeypatch.setattr(state, "WATCH_S", 0.05)
     first, second, models = (tmp_path / name for name in ("first", "second", "models"))
     for folder in (first, second):
@@ -96,37 +96,37 @@ def test_models_are_followed_by_the_name_of_their_folder(
         write_head(folder)
     write_head(second, name="other")
 
-    def come(folder: Path) -> None:
-        if way == "link":
-            (tmp_path / "turned").symlink_to(folder)
-            (tmp_path / "turned").rename(models)
+    def publish(folder: Path) -> None:
+        if method == "link":
+            (tmp_path / "link").symlink_to(folder)
+            (tmp_path / "link").rename(models)
         else:
             folder.rename(models)
 
     async def follow(service: AppState) -> None:
         assert set(service.registry.entries) == {"reader", "tiny"}
-        if way == "moved":
+        if method == "moved":
             models.rename(tmp_path / "old")
-        come(second)
+        publish(second)
         await until(lambda: set(service.registry.entries) == {"other", "reader", "tiny"})
-        write_head(models, name="third")  # and what comes later is seen too
+        write_head(models, name="third")  # changes of the new folder are seen too
         await until(lambda: "third" in service.registry.entries)
 
-    come(first)
+    publish(first)
     run(models, follow)
 
 
-def test_reload_says_what_it_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reload_logs_what_it_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_head(tmp_path)
     with caplog.at_level(logging.INFO):
         run(tmp_path, AppState.reload)
-    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("reload")]
-    assert said == ["reload: 0 API keys", "reload: 2 models, 0 refused"]
+    messages = [record.getMessage() for record in caplog.records if record.getMessage().startswith("reload")]
+    assert messages == ["reload: 0 API keys", "reload: 2 models, 0 refused"]
 
 
 @pytest.mark.parametrize("owns", [False, True])
-def test_garbage_collector_is_set_only_in_a_process_of_the_service(tmp_path: Path, owns: bool) -> None:
-    """An application that a program or a test opens once froze all that the program had."""
+def test_garbage_collector_is_tuned_only_by_the_server(tmp_path: Path, owns: bool) -> None:
+    """An application that was opened by another program once froze all objects of that program."""
     before = gc.get_threshold()
 
     async def start(service: AppState) -> tuple[bool, bool]:

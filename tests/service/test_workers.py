@@ -1,4 +1,4 @@
-"""Workers under uvicorn's supervisor: ended and stopped ones are replaced, and count together."""
+"""Workers under the supervisor of uvicorn: dead and stopped ones are replaced, and they count together."""
 
 import re
 import signal
@@ -13,26 +13,27 @@ from server import Server, eventually, serving
 
 
 @pytest.fixture(scope="module")
-def two(models: Path) -> Iterator[Server]:
-    """A server with two workers, and so every test leaves it."""
+def shared_server(models: Path) -> Iterator[Server]:
+    """A server with two workers; every test leaves it with two."""
     with serving(models, default_model="tiny", workers=2) as server:
         yield server
         assert server.stop() == 0
 
 
 @pytest.fixture
-def pair(two: Server) -> Server:
-    with two.client() as client:
-        eventually(lambda: are_ready(two, client))
-    return two
+def pair(shared_server: Server) -> Server:
+    """The server, once both workers are ready."""
+    wait_for_workers(shared_server)
+    return shared_server
 
 
-def are_ready(server: Server, client: httpx.Client) -> bool:
-    return len(server.workers) == 2 and "hardmax_ready 2.0" in client.get("/metrics").text
+def wait_for_workers(server: Server) -> None:
+    with server.client() as client:
+        eventually(lambda: len(server.workers) == 2 and "hardmax_ready 2.0" in client.get("/metrics").text)
 
 
 def classify(server: Server) -> int:
-    """The status of a request on a connection of its own."""
+    """Return the status of a request on a new connection."""
     with server.client() as client:
         return client.post("/classify", json={"input": "superb"}).status_code
 
@@ -40,23 +41,23 @@ def classify(server: Server) -> int:
 @pytest.mark.system
 @pytest.mark.timeout(300)
 def test_reload_replaces_every_worker_and_refuses_no_request(pair: Server) -> None:
-    """Connections that a worker had accepted and not yet read from were closed with it."""
+    """Connections that a worker had accepted and not yet read from were once closed with it."""
     outcomes: list[int | str] = []
-    over = threading.Event()
+    stop = threading.Event()
 
-    def ask() -> None:
-        while not over.is_set():
+    def call() -> None:
+        while not stop.is_set():
             try:
                 outcomes.append(classify(pair))
-            except httpx.TransportError as lost:
-                outcomes.append(repr(lost))
+            except httpx.TransportError as error:
+                outcomes.append(repr(error))
 
     before = {worker.pid for worker in pair.workers}
-    caller = threading.Thread(target=ask)
+    caller = threading.Thread(target=call)
     caller.start()
     pair.process.send_signal(signal.SIGHUP)
-    eventually(lambda: len(pair.workers) == 2 and not before & {each.pid for each in pair.workers})
-    over.set()
+    eventually(lambda: len(pair.workers) == 2 and not before & {worker.pid for worker in pair.workers})
+    stop.set()
     caller.join()
     assert set(outcomes) == {200}
 
@@ -77,13 +78,12 @@ def test_stopped_worker_is_killed_and_replaced_while_the_other_serves(pair: Serv
             statuses.add(client.post("/classify", json={"input": "superb"}).status_code)
     assert statuses == {200}
     assert victim.pid not in {worker.pid for worker in pair.workers}
-    with pair.client() as client:
-        eventually(lambda: "hardmax_ready 2.0" in client.get("/metrics").text)
+    wait_for_workers(pair)
     assert pair.process.poll() is None
 
 
 @pytest.mark.system
-def test_killed_worker_comes_back_and_the_others_go_on(pair: Server) -> None:
+def test_killed_worker_is_replaced_while_the_other_serves(pair: Server) -> None:
     victim = pair.workers[0]
     victim.kill()
     statuses = set()
@@ -91,8 +91,7 @@ def test_killed_worker_comes_back_and_the_others_go_on(pair: Server) -> None:
         statuses.add(classify(pair))
     assert statuses == {200}
     eventually(lambda: f"Child process [{victim.pid}] died" in pair.output)
-    with pair.client() as client:
-        eventually(lambda: "hardmax_ready 2.0" in client.get("/metrics").text)
+    wait_for_workers(pair)
 
 
 @pytest.mark.system
@@ -103,7 +102,7 @@ def test_workers_count_together(pair: Server) -> None:
             return sum(map(float, re.findall(line, client.get("/metrics").text, re.MULTILINE)))
 
     before = count()
-    for _ in range(40):  # each on a connection of its own: both workers get some
+    for _ in range(40):  # each on a new connection: both workers get some
         with pair.client() as client:
             assert client.post("/classify", json={"input": "superb"}).status_code == 200
     assert count() == before + 40
@@ -121,6 +120,6 @@ def test_stop_while_a_dead_worker_waits_to_be_replaced_is_a_clean_stop(models: P
 @pytest.mark.system
 def test_workers_end_when_their_supervisor_is_killed(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2) as server:
-        family = server.workers
+        workers = server.workers
         server.process.kill()
-        eventually(lambda: not any(each.is_running() for each in family))
+        eventually(lambda: not any(worker.is_running() for worker in workers))
