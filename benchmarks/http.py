@@ -4,11 +4,13 @@
 
 Subjects take turns in every round; one of them is the same graph in this process, 32 texts at a time, on the
 server's core. Before it is measured, each server's answers are compared with those of the model. The last
-tables are of short texts while one client sends reviews of 2,560 words back to back.
+tables are of short texts while one client sends reviews of 2,560 words, or clouds of 100,000 points, back to
+back.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -17,8 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from benchmarks.environments import CannotInstall, environment
-from benchmarks.load import Clients, Load, drive, send_request
+from benchmarks.load import Clients, Load, drive, post, send_request
 from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import PRETRAINED, Record, argument_parser
 from benchmarks.reviews import reviews
@@ -28,6 +32,8 @@ SENTENCES, REVIEWS = "sentences", "whole reviews"
 TEXTS = {SENTENCES: reviews(22, 512), REVIEWS: reviews(230, 128)}
 DURATION = {SENTENCES: 1, REVIEWS: 3}  # as a multiple of --seconds: 32 reviews take a second
 LONG_REVIEWS = reviews(2560, 4)
+LONG_TEXTS, CLOUDS = "reviews of 2,560 words", "clouds of 100,000 points"
+TARGET_SLOWDOWN = {LONG_TEXTS: 3, CLOUDS: 2}
 CONCURRENCY = 32  # connections, or texts per batch in process
 CHECKED_TEXTS = 32
 SHORT_CONNECTIONS = 4  # next to one with long texts
@@ -63,12 +69,12 @@ def check_answers(server: Server, port: int, model: Classifier) -> None:
 
 
 @contextmanager
-def long_texts(port: int) -> Iterator[None]:
-    """Send long reviews back to back from another thread until the end of the block."""
+def background(port: int, requests: Sequence[bytes]) -> Iterator[None]:
+    """Send requests back to back on one connection, from another thread, until the end of the block."""
     ended = threading.Event()
 
     def run() -> None:
-        clients = Clients(port, [HARDMAX.request(text) for text in LONG_REVIEWS], 1)
+        clients = Clients(port, requests, 1)
         while not ended.is_set():
             clients.run(0.2)
         clients.close()
@@ -80,6 +86,13 @@ def long_texts(port: int) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+def cloud_request() -> bytes:
+    """Return a request for the limits of a Gaussian cloud of 100,000 points in the plane."""
+    stream = io.BytesIO()
+    np.save(stream, np.random.default_rng(0).standard_normal((100_000, 2)))
+    return post("/dynamics", stream.getvalue(), "application/x-npy")
 
 
 def is_present(subject: Server, record: Record) -> bool:
@@ -103,12 +116,13 @@ class Samples:
     loads: dict[str, dict[str, list[Load]]]  # by kind of text, then by server
     in_process: dict[str, list[float]]  # texts per second, by kind
     short_alone: list[Load] = field(default_factory=list)
-    short_next_to_long: list[Load] = field(default_factory=list)
+    short_next_to: dict[str, list[Load]] = field(default_factory=dict)  # by what else is sent
 
 
 def measure(subjects: Sequence[Server], rounds: int, seconds: float) -> Samples:
     cpus = sorted(os.sched_getaffinity(0))
     model = Classifier()
+    long_texts, clouds = [HARDMAX.request(text) for text in LONG_REVIEWS], [cloud_request()]
     samples = Samples({kind: {} for kind in TEXTS}, {kind: [] for kind in TEXTS})
     with pinned({cpus[-1]}):
         for turn in range(rounds):
@@ -127,8 +141,9 @@ def measure(subjects: Sequence[Server], rounds: int, seconds: float) -> Samples:
                         requests = [server.request(text) for text in TEXTS[SENTENCES]]
                         short = (port, requests, SHORT_CONNECTIONS, 2 * seconds, 0.5)
                         samples.short_alone.append(drive(*short))
-                        with long_texts(port):
-                            samples.short_next_to_long.append(drive(*short))
+                        for name, others in {LONG_TEXTS: long_texts, CLOUDS: clouds}.items():
+                            with background(port, others):
+                                samples.short_next_to.setdefault(name, []).append(drive(*short))
     return samples
 
 
@@ -153,12 +168,14 @@ def add_latencies(record: Record, samples: Samples) -> None:
             for name, loads in by_server.items():
                 table.add(name, {"texts": kind}, [load.quantile_ms(quantile) for load in loads])
     alone_ms = [load.quantile_ms(0.99) for load in samples.short_alone]
-    next_to_long_ms = [load.quantile_ms(0.99) for load in samples.short_next_to_long]
-    table = record.table("99th percentile of short texts, alone and next to long ones", unit="ms")
-    table.add("ours", {"beside": "nobody else"}, alone_ms)
-    table.add("ours", {"beside": "reviews of 2,560 words"}, next_to_long_ms)
-    slowdown = record.table("Slowdown of short texts next to long ones", better="lower")
-    slowdown.add("ours", {"target": 3}, [b / a for a, b in zip(alone_ms, next_to_long_ms, strict=True)])
+    table = record.table("99th percentile of short texts, alone and next to other requests", unit="ms")
+    table.add("ours", {"next to": "nothing"}, alone_ms)
+    slowdown = record.table("Slowdown of short texts next to other requests", better="lower")
+    for name, loads in samples.short_next_to.items():
+        busy_ms = [load.quantile_ms(0.99) for load in loads]
+        table.add("ours", {"next to": name}, busy_ms)
+        case = {"next to": name, "target": TARGET_SLOWDOWN[name]}
+        slowdown.add("ours", case, [busy / alone for busy, alone in zip(busy_ms, alone_ms, strict=True)])
 
 
 def main() -> None:

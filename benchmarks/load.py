@@ -80,9 +80,9 @@ def unchunk(body: bytes) -> bytes:
     return content
 
 
-def post(path: str, body: bytes) -> bytes:
-    """Return the bytes of a POST request with a JSON body."""
-    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+def post(path: str, body: bytes, content_type: str = "application/json") -> bytes:
+    """Return the bytes of a POST request."""
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {content_type}\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
