@@ -66,7 +66,7 @@ def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute(
 
 
 def test_answer_tints_the_same_letters_in_either_unit_of_its_spans(local: Local) -> None:
-    text = "😀 a superb film 😀😀 and an awful end"
+    text = "😀 a superb film 😀😀 from start to end"
     utf16 = local.classify(text, offset_unit="utf16")
     assert utf16.leaders[0].spans == [(5, 11)]
     assert utf16._repr_html_() == local.classify(text)._repr_html_()
