@@ -122,14 +122,14 @@ def find_served(folders: Iterable[Path]) -> dict[str, Path]:
 def versions_of(name: str, bundles: Iterable[str]) -> dict[int, str]:
     """Return the bundles NAME@1, NAME@2, ... by number."""
     parts = ((bundle, *bundle.rpartition("@")) for bundle in bundles)
-    versions = ((bundle, number) for bundle, base, _, number in parts if base == name)
+    versions = ((bundle, number) for bundle, base, at, number in parts if at and base == name)
     return {int(number): bundle for bundle, number in versions if VERSION.fullmatch(number)}
 
 
 def is_superseded(name: str, bundles: Collection[str]) -> bool:
     """Return whether a bundle is a version of which there is a newer one."""
-    base, _, number = name.rpartition("@")
-    return bool(VERSION.fullmatch(number)) and newest_version(base, bundles) != name
+    base, at, number = name.rpartition("@")
+    return bool(at and VERSION.fullmatch(number)) and newest_version(base, bundles) != name
 
 
 def newest_version(name: str, bundles: Iterable[str]) -> str:

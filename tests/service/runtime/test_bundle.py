@@ -19,6 +19,7 @@ from service.runtime.bundle import (
     PRETRAINED_DEFAULT,
     find_bundles,
     find_served,
+    is_superseded,
     newest_version,
     read_bundle,
     roll_back,
@@ -119,6 +120,14 @@ def test_find_bundles_prefers_a_custom_bundle_to_a_pretrained_one_of_its_name(tm
     bundles = find_bundles([tmp_path / "pretrained", tmp_path / "custom"])
     folders = {name: path.parent.name for name, path in bundles.items()}
     assert folders == {"a": "pretrained", "b": "custom", "c": "custom"}
+
+
+@pytest.mark.parametrize(
+    ("name", "superseded"),
+    [("mine@2", True), ("mine@10", False), ("5", False), ("7", False), ("odd@x", False)],
+)
+def test_version_is_superseded_by_a_newer_one(name: str, superseded: bool) -> None:
+    assert is_superseded(name, ["mine@2", "mine@10", "5", "7", "odd@x"]) == superseded
 
 
 @pytest.mark.parametrize(

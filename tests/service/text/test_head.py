@@ -130,7 +130,8 @@ def test_threshold_of_zero_gives_neutral_no_probability() -> None:
 
 
 def test_card_with_a_neutral_threshold_answers_three_labels_and_never_abstains(tmp_path: Path) -> None:
-    three, two = load_head(tmp_path, neutral_threshold=0.5, even=0.3), load_head(tmp_path / "two", even=0.3)
+    three = load_head(tmp_path, neutral_threshold=0.5, abstain_margin=0.3)
+    two = load_head(tmp_path / "two", abstain_margin=0.3)
     ((answer,),) = classify_all(make_tasks(["the film"], ClassifyOptions((three,))))
     ((binary,),) = classify_all(make_tasks(["the film"], ClassifyOptions((two,))))
     assert list(answer["probs"]) == ["negative", "neutral", "positive"]
