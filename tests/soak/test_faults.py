@@ -160,9 +160,9 @@ def test_stopped_worker_loses_no_request(small_models: Path, mix: Mix, fault_rec
 
 def test_full_disk_for_logs_stops_no_request(small_models: Path, mix: Mix, fault_record: FaultRecord) -> None:
     port = free_port()
+    env = environ(port=port, log_level="debug", models_dir=small_models, pretrained_models=False)
     with open("/dev/full", "wb") as full:
-        process = subprocess.Popen([sys.executable, *SERVE, "--port", str(port), "--log-level", "debug"],
-                                   env=environ(), stdout=full, stderr=full)  # fmt: skip
+        process = subprocess.Popen([sys.executable, *SERVE], env=env, stdout=full, stderr=full)
     try:
         eventually(lambda: process.poll() is not None or _answers(port))
         assert process.poll() is None, f"it ended with {process.returncode}"
