@@ -49,6 +49,10 @@ class Sized(Protocol):
     def size(self) -> int:
         """The size of the item's next run, or an estimate."""
 
+    @property
+    def done(self) -> int:
+        """The size that has run so far, which is no estimate: the pace is measured by it."""
+
 
 Item = TypeVar("Item", bound=Sized)
 Result = TypeVar("Result")
@@ -194,21 +198,25 @@ class Batcher(Generic[Item, Result]):
             return batch
         return None
 
-    def _run_batch(self, batch: Batch[Item, Result]) -> tuple[list[Any], float]:
-        """Return a result, an exception or None for each item, and the duration in seconds. In the runner."""
+    def _run_batch(self, batch: Batch[Item, Result]) -> tuple[list[Any], int, float]:
+        """Return a result, an exception or None for each item, the size that ran, and the duration. In the
+        runner.
+        """
         start_s = time.perf_counter()
+        start_size = sum([item.done for item in batch.items])
         try:
             results = list(self._run(batch.key, batch.items))
         except Exception as error:  # the edge of the worker loop
             if len(batch.items) == 1:
                 log.error("an item failed", exc_info=error)
-                return [error], time.perf_counter() - start_s
+                return [error], 0, time.perf_counter() - start_s
             log.warning("a batch of %d failed; running its items one by one", len(batch.items))
             singles = [Batch[Item, Result](batch.key, items=[item]) for item in batch.items]
             results = [self._run_batch(single)[0][0] for single in singles]
-        return results, time.perf_counter() - start_s
+        size = sum([item.done for item in batch.items]) - start_size
+        return results, size, time.perf_counter() - start_s
 
-    def _finish(self, batch: Batch[Item, Result], run: asyncio.Future[tuple[list[Any], float]]) -> None:
+    def _finish(self, batch: Batch[Item, Result], run: asyncio.Future[tuple[list[Any], int, float]]) -> None:
         """Answer a batch that the thread has run. An exception outside `_run_batch` ends inference."""
         self._running_since = None
         if (error := run.exception()) is not None:
@@ -216,11 +224,10 @@ class Batcher(Generic[Item, Result]):
             self._fail_all("inference is not available")
             self._failed()
             return
-        results, ran_s = run.result()
-        pace = batch.size / max(ran_s, 1e-9)
-        has_run = not all(isinstance(result, Exception) for result in results)
+        results, size, ran_s = run.result()
+        pace = size / max(ran_s, 1e-9)
         # a small run takes little more than its fixed cost, which says little about larger runs
-        if has_run and (batch.size >= MIN_MEASURED_SIZE or pace > self._pace):
+        if size >= MIN_MEASURED_SIZE or pace > self._pace:
             self._pace += (pace - self._pace) / MEASURED_RUNS
         oldest = min([call.queued_at for call, _ in batch.sources])
         waited_s = max(0.0, time.perf_counter() - ran_s - oldest)
@@ -229,7 +236,7 @@ class Batcher(Generic[Item, Result]):
             self._start_next()  # the runner then works while the answers are written
         for call in answered:
             call.future.set_result(call.results)
-        self._report(len(batch.items), batch.size, waited_s, ran_s)
+        self._report(len(batch.items), size, waited_s, ran_s)
 
     def _store(self, batch: Batch[Item, Result], results: Sequence[Any]) -> list[Call[Item, Result]]:
         """Store results, and return the calls that are complete. An unfinished item is the next one of its

@@ -96,6 +96,7 @@ class ClassificationTask:
     tokenized: TokenizedText | None = None
     outputs: list[EncoderOutput] = field(default_factory=list)
     waiting: list[Chunk] = field(default_factory=list)  # chunks that are not encoded yet, last first
+    done: int = 0  # tokens that are encoded
 
     def __post_init__(self) -> None:
         if not self.text or self.text.isspace():
@@ -245,6 +246,7 @@ def _encode_next(
     outputs = iter(encoder.encode(flat, output_attentions=explains))
     for task, encoded in zip(tasks, chunks, strict=True):
         del task.waiting[len(task.waiting) - len(encoded) :]
+        task.done += sum([len(token_ids) for token_ids, _ in encoded])
         new = [next(outputs) for _ in encoded]
         task.outputs += [output.copy_for(task.options.explain) for output in new] if task.waiting else new
 
