@@ -25,7 +25,7 @@ EXCLUDED_KINDS = ("cloud", "caller who leaves", "large cloud")
 LARGE_KINDS = ("batch of texts", "long text")  # thirty times the work of a short text; both cores are busy
 P99_BOUND_S = 1.0  # of all other kinds
 LARGE_P99_BOUND_S = 10.0
-MAX_MEMORY_GROWTH_MB = 50.0  # after the attacks: the allocator cannot return partly used blocks
+MAX_MEMORY_GROWTH_MB = 50.0  # over what half of the time under attack left: the allocator keeps parts of blocks
 MAX_MEMORY_MB = 1000.0
 SETTLE_TIMEOUT_S = 60.0
 DOCUMENTED_5XX = (503, 504)
@@ -43,8 +43,8 @@ def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
         serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server,
         edge(tmp_path, server.port) as (_, port),
     ):
-        with Siege(port, models):  # warm up: pools, caches, arenas
-            asyncio.run(Crowd(port, mix, CALLERS, RATE).run(min(30.0, 30 * MINUTES)))
+        with Siege(port, models):  # pools, caches and arenas grow; only a leak grows further in twice the time
+            asyncio.run(Crowd(port, mix, CALLERS, RATE).run(30 * MINUTES))
         with ResourceMonitor(server.process.pid) as monitor:
             time.sleep(15)
             before = monitor.sample()
