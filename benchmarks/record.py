@@ -144,13 +144,16 @@ def machine() -> str:
 
 
 def cpu_model() -> str:
-    """Return the name of the CPU where the system has one."""
+    """Return the name of the CPU where the system has one, and whether it multiplies int8 at full speed."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    name = values.get("model name", platform.machine())
+    return (
+        name if "flags" not in values else f"{name} {'with' if 'vnni' in values['flags'] else 'without'} VNNI"
+    )
 
 
 def command() -> str:
