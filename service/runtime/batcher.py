@@ -34,7 +34,8 @@ from service.errors import NotReady, Overloaded
 log = logging.getLogger(__name__)
 
 RUN_S = 0.1  # about how long a run takes
-MIN_BATCH_SIZE = 256  # may always run together, however slow that is; the maximum of an item in one run
+MAX_STEP_SIZE = 128  # of an item in one run
+MIN_BATCH_SIZE = 256  # may always run together, however slow that is
 MIN_MEASURED_SIZE = MIN_BATCH_SIZE // 2  # from which a run may lower the pace: runs of a queue are larger
 FIRST_COME_EVERY = 3  # every third run serves calls in the order of arrival
 INITIAL_PACE = 10_000.0  # size per second, until a run is measured
@@ -178,7 +179,7 @@ class Batcher(Generic[Item, Result]):
             while heap:
                 *_, i, call = heappop(heap)
                 index, item, size = call.waiting[0]
-                step = min(size, MIN_BATCH_SIZE)  # the part of its size that one run takes
+                step = min(size, MAX_STEP_SIZE)  # the part of its size that one run takes
                 is_long = call.served + call.remaining > MIN_BATCH_SIZE
                 if batch.items and (batch.size + step > max_size or (has_short and is_long)):
                     unfinished.append(call)

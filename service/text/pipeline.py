@@ -16,6 +16,7 @@ from typing import Any
 
 from hardmax.models.texts import Explain, OffsetUnit
 from service.errors import InvalidInput, TooLarge
+from service.runtime.batcher import MAX_STEP_SIZE
 from service.text.decision import predict
 from service.text.encoder import EncodedText, Encoder, EncoderOutput
 from service.text.explanation import MAX_READ_WORDS, Explainer
@@ -25,7 +26,7 @@ from service.text.tokenizer import MAX_WORDS, Chunk, TokenizedText
 
 Answer = dict[str, Any]
 
-STEP_TOKENS = 128  # of a text in one run at most, so that other texts need not wait long
+STEP_TOKENS = MAX_STEP_SIZE  # of a text in one run at most, so that other texts need not wait long
 CHARS_PER_TOKEN = 4
 CHARS_PER_RUN = 200_000  # that one run tokenizes; the texts after them wait for the next run
 # A score is the contribution of a word to one label of one head.

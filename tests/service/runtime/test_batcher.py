@@ -86,7 +86,7 @@ async def test_batcher_runs_waiting_calls_together_by_key_when_the_runner_is_fre
 
 
 async def test_long_item_takes_several_runs_with_those_of_others_between_them() -> None:
-    async with blocked_batcher(budget=256) as (doubler, batcher):
+    async with blocked_batcher(budget=180) as (doubler, batcher):
         long = await enqueue(batcher, Work(100, 200, runs=3), Work(101, 200))
         short = [await enqueue(batcher, Work(n, 30)) for n in range(2)]
         assert batcher.depth == 4
@@ -97,7 +97,7 @@ async def test_long_item_takes_several_runs_with_those_of_others_between_them() 
 
 
 async def test_batcher_runs_the_least_served_call_next_and_the_oldest_in_every_third_run() -> None:
-    async with blocked_batcher(budget=256) as (doubler, batcher):
+    async with blocked_batcher(budget=200) as (doubler, batcher):
         large = await enqueue(batcher, *(Work(n, 200) for n in range(3)))
         small = await enqueue(batcher, *(Work(n, 50) for n in range(10, 16)))
         doubler.gate.set()
@@ -164,10 +164,10 @@ async def test_items_that_are_smaller_than_estimated_do_not_make_later_runs_long
     lengths: list[int] = []
     batcher: Batcher[Any, Any] = Batcher(run, budget=10**6)
     for _ in range(10):
-        await batcher.submit("overestimated", [Work(n, 200) for n in range(5)])
+        await batcher.submit("overestimated", [Work(n, 100) for n in range(5)])
     lengths.clear()
-    await batcher.submit("k", [Work(n, 200) for n in range(100)])
-    assert lengths[0] == 5  # still by the pace of a new runner
+    await batcher.submit("k", [Work(n, 100) for n in range(100)])
+    assert lengths[0] == 10  # still by the pace of a new runner
     batcher.stop()
 
 
