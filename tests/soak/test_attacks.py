@@ -23,9 +23,12 @@ CALLERS, RATE = 8, 20.0  # ordinary callers, and their requests per second toget
 # Large clouds are served one at a time: an ordinary cloud may wait for an attacker's for seconds.
 EXCLUDED_KINDS = ("cloud", "caller who leaves", "large cloud")
 LARGE_KINDS = ("batch of texts", "long text")  # thirty times the work of a short text; both cores are busy
-P99_BOUND_S = 1.0  # of all other kinds
-LARGE_P99_BOUND_S = 10.0
-MAX_MEMORY_GROWTH_MB = 50.0  # over what half of the time under attack left: the allocator keeps parts of blocks
+MAX_SLOWDOWN = 15.0  # of the 99th percentile of all other kinds
+MAX_SLOWDOWN_LARGE = 20.0
+QUIET_S = 30.0
+MAX_MEMORY_GROWTH_MB = (
+    50.0  # over what half of the time under attack left: the allocator keeps parts of blocks
+)
 MAX_MEMORY_MB = 1000.0
 SETTLE_TIMEOUT_S = 60.0
 DOCUMENTED_5XX = (503, 504)
@@ -43,7 +46,10 @@ def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
         serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server,
         edge(tmp_path, server.port) as (_, port),
     ):
-        with Siege(port, models):  # pools, caches and arenas grow; only a leak grows further in twice the time
+        quiet = asyncio.run(Crowd(port, mix, CALLERS, RATE).run(QUIET_S))
+        with Siege(
+            port, models
+        ):  # pools, caches and arenas grow; only a leak grows further in twice the time
             asyncio.run(Crowd(port, mix, CALLERS, RATE).run(30 * MINUTES))
         with ResourceMonitor(server.process.pid) as monitor:
             time.sleep(15)
@@ -62,6 +68,8 @@ def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
     peak_mb = max(sample.memory_mb for sample in monitor.samples)
     small = tally.durations_s.keys() - LARGE_KINDS
     small_s, large_s = tally.quantile_s(0.99, *small), tally.quantile_s(0.99, *LARGE_KINDS)
+    slowdown = small_s / quiet.quantile_s(0.99, *small)
+    slowdown_large = large_s / quiet.quantile_s(0.99, *LARGE_KINDS)
     record.note(
         f"{len(siege.counts.rounds)} attacks at once, each again and again, beside {CALLERS} callers who "
         f"together ask {RATE:g} times a second at most, each only after its last answer. All share the cores."
@@ -82,8 +90,9 @@ def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
         "stopped under attack after, s": stopped_s,
     }.items():
         figures.add(subject, {}, [round(float(value), 2)])
-    late = record.table("99th percentile of ordinary callers", unit="ms", better="lower")
-    late.add("ours", {"target": 1000 * P99_BOUND_S}, [small_s * 1e3])
+    slow = record.table("Slowdown of the 99th percentile of ordinary callers under attack", better="lower")
+    slow.add("ours", {"requests": "all others", "target": MAX_SLOWDOWN}, [slowdown])
+    slow.add("ours", {"requests": "batches and long texts", "target": MAX_SLOWDOWN_LARGE}, [slowdown_large])
     answers = record.table("Responses to attacks", unit="answers")
     for (attack, status), count in sorted(siege.counts.statuses.items()):
         answers.add(str(status), {"attack": attack}, [count])
@@ -94,7 +103,8 @@ def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
     assert undocumented == set()
 
     assert siege.counts.rounds.keys() == {*ATTACKS, *FILES}
-    assert (small_s < P99_BOUND_S, large_s < LARGE_P99_BOUND_S) == (True, True)
+    assert slowdown < MAX_SLOWDOWN
+    assert slowdown_large < MAX_SLOWDOWN_LARGE
     assert after.server_mb < bound_mb
     assert peak_mb < MAX_MEMORY_MB
     assert (code, stopped_s < GRACE_S + 5) == (0, True)

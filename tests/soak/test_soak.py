@@ -19,8 +19,8 @@ from tests.soak.monitor import ResourceMonitor, Sample
 MINUTES = float(os.environ.get("MINUTES", "10"))
 CALLERS = 256  # enough to send at twice the rate while others wait for answers
 MAX_CONCURRENT_REQUESTS = 32
-WARMUP_S = 8.0
-P99_BOUND_S = 5.0
+WARMUP_S = 20.0
+MAX_SLOWDOWN = 5.0  # of the 99th percentile, with twice the requests in progress
 
 
 @pytest.mark.soak
@@ -42,11 +42,13 @@ def test_overloaded_service_stays_right_and_does_not_grow(small_models: Path) ->
                 time.sleep(2)
                 after = monitor.sample()
         assert server.stop() == 0
-    write(record, tally, rate, before, after)
-    check_bounds(tally, monitor, before, after)
+    write(record, tally, capacity, rate, before, after)
+    check_bounds(tally, capacity, monitor, before, after)
 
 
-def check_bounds(tally: Tally, monitor: ResourceMonitor, before: Sample, after: Sample) -> None:
+def check_bounds(
+    tally: Tally, capacity: Tally, monitor: ResourceMonitor, before: Sample, after: Sample
+) -> None:
     assert tally.wrong_answers == []
     assert tally.broken_connections == []
     assert tally.refused > 0, "no request was refused: this was no overload"
@@ -58,10 +60,10 @@ def check_bounds(tally: Tally, monitor: ResourceMonitor, before: Sample, after: 
         for samples in (monitor.samples[2 * fifth : 3 * fifth], monitor.samples[-fifth:])
     )
     assert last_mb < 1.05 * middle_mb + 5
-    assert tally.quantile_s(0.99) < P99_BOUND_S
+    assert tally.quantile_s(0.99) < MAX_SLOWDOWN * capacity.quantile_s(0.99)
 
 
-def write(record: Record, tally: Tally, rate: float, before: Sample, after: Sample) -> None:
+def write(record: Record, tally: Tally, capacity: Tally, rate: float, before: Sample, after: Sample) -> None:
     figures = record.table(f"Figures of {MINUTES:g} minutes")
     for subject, value in {
         "requests offered a second": rate,
@@ -74,6 +76,7 @@ def write(record: Record, tally: Tally, rate: float, before: Sample, after: Samp
         "wrong answers": len(tally.wrong_answers),
         "broken connections": len(tally.broken_connections),
         "median of accepted, ms": tally.quantile_s(0.5) * 1e3,
+        "99th percentile at the capacity, ms": capacity.quantile_s(0.99) * 1e3,
         "99th percentile of accepted, ms": tally.quantile_s(0.99) * 1e3,
         "memory before, MB": before.memory_mb,
         "memory after, MB": after.memory_mb,
