@@ -60,7 +60,7 @@ TF_IDF, SOFT = "TF-IDF + logistic regression", "published encoder, soft + logist
 SET_FIT_SEEDS = 2
 SET_FIT_TASKS = (SUBJECTS, "verdicts on electronics, 2 labels")  # of all sizes; of others the smallest
 LANGUAGES = Path(__file__).with_name("languages.txt")
-TRAINING_ROWS = (3_000, 100_000)  # whose training is timed
+TRAINING_ROWS = (3_000, 10_000)  # whose training is timed
 HEADS = 10  # compared with a single head
 LIBRARIES = ("onnxruntime", "numpy", "scikit-learn", "torch")
 
