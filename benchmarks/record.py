@@ -151,9 +151,9 @@ def cpu_model() -> str:
         return platform.processor() or platform.machine()
     values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     name = values.get("model name", platform.machine())
-    return (
-        name if "flags" not in values else f"{name} {'with' if 'vnni' in values['flags'] else 'without'} VNNI"
-    )
+    if "flags" not in values:  # not x86
+        return name
+    return f"{name} with VNNI" if "vnni" in values["flags"] else f"{name} without VNNI"
 
 
 def command() -> str:

@@ -34,7 +34,7 @@ from service.errors import NotReady, Overloaded
 log = logging.getLogger(__name__)
 
 RUN_S = 0.1  # about how long a run takes
-MAX_STEP_SIZE = 128  # of an item in one run
+MAX_STEP_SIZE = 128  # of an item in one run, so that other items need not wait long
 MIN_BATCH_SIZE = 256  # may always run together, however slow that is
 MIN_MEASURED_SIZE = MIN_BATCH_SIZE // 2  # from which a run may lower the pace: runs of a queue are larger
 FIRST_COME_EVERY = 3  # every third run serves calls in the order of arrival
@@ -200,9 +200,7 @@ class Batcher(Generic[Item, Result]):
         return None
 
     def _run_batch(self, batch: Batch[Item, Result]) -> tuple[list[Any], int, float]:
-        """Return a result, an exception or None for each item, the size that ran, and the duration. In the
-        runner.
-        """
+        """Run a batch in the runner: for each item a result, an exception or None; the size; the duration."""
         start_s = time.perf_counter()
         start_size = sum([item.done for item in batch.items])
         try:

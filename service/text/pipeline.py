@@ -26,7 +26,6 @@ from service.text.tokenizer import MAX_WORDS, Chunk, TokenizedText
 
 Answer = dict[str, Any]
 
-STEP_TOKENS = MAX_STEP_SIZE  # of a text in one run at most, so that other texts need not wait long
 CHARS_PER_TOKEN = 4
 CHARS_PER_RUN = 200_000  # that one run tokenizes; the texts after them wait for the next run
 # A score is the contribution of a word to one label of one head.
@@ -113,7 +112,7 @@ class ClassificationTask:
         """The tokens of the next run; an estimate where the text is not tokenized yet."""
         if self.tokenized is None:
             return min(MAX_WORDS, len(self.text) // CHARS_PER_TOKEN + 1)
-        return min(STEP_TOKENS, sum([len(token_ids) for token_ids, _ in self.waiting]) + 1)
+        return min(MAX_STEP_SIZE, sum([len(token_ids) for token_ids, _ in self.waiting]) + 1)
 
     def tokenize(self) -> None:
         """Tokenize the text and remove the words of `without`.
@@ -144,7 +143,7 @@ class ClassificationTask:
     def next_chunks(self, max_tokens: int) -> list[Chunk]:
         """Return the chunks of this run: about `max_tokens` tokens, and at least one chunk."""
         count, tokens = 0, 0
-        while count < len(self.waiting) and tokens < min(max_tokens, STEP_TOKENS):
+        while count < len(self.waiting) and tokens < min(max_tokens, MAX_STEP_SIZE):
             count += 1
             tokens += len(self.waiting[-count][0])
         return self.waiting[-1 : -count - 1 : -1]

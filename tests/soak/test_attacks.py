@@ -26,9 +26,7 @@ LARGE_KINDS = ("batch of texts", "long text")  # thirty times the work of a shor
 MAX_SLOWDOWN = 15.0  # of the 99th percentile of all other kinds
 MAX_SLOWDOWN_LARGE = 20.0
 QUIET_S = 30.0
-MAX_MEMORY_GROWTH_MB = (
-    50.0  # over what half of the time under attack left: the allocator keeps parts of blocks
-)
+MAX_MEMORY_GROWTH_MB = 50.0  # from one siege to the next of twice the length: the allocator keeps blocks
 MAX_MEMORY_MB = 1000.0
 SETTLE_TIMEOUT_S = 60.0
 DOCUMENTED_5XX = (503, 504)
@@ -47,9 +45,7 @@ def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
         edge(tmp_path, server.port) as (_, port),
     ):
         quiet = asyncio.run(Crowd(port, mix, CALLERS, RATE).run(QUIET_S))
-        with Siege(
-            port, models
-        ):  # pools, caches and arenas grow; only a leak grows further in twice the time
+        with Siege(port, models):  # pools, caches and arenas grow; only a leak grows further
             asyncio.run(Crowd(port, mix, CALLERS, RATE).run(30 * MINUTES))
         with ResourceMonitor(server.process.pid) as monitor:
             time.sleep(15)

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from service.answers.texts import raise_first
 from service.answers.writing import write_document
 from service.errors import InvalidInput, TooLarge
+from service.runtime.batcher import MAX_STEP_SIZE
 from service.runtime.session import Session
 from service.text.encoder import EncodedText, Encoder, EncoderOutput, ReceptiveFields
 from service.text.head import Head
 from service.text.pipeline import (
     CHAR_BYTES,
-    STEP_TOKENS,
     WORD_BYTES,
     Answer,
     ClassificationTask,
@@ -242,11 +242,11 @@ def test_run_encodes_no_more_tokens_than_its_batch_was_planned_with(recording_he
     encoder = recording_head.encoder
     results: list[Any] = [None]
     while None in results:
-        planned = sum(min(text.size, STEP_TOKENS) + CHUNK_TOKENS for text in texts)
+        planned = sum(min(text.size, MAX_STEP_SIZE) + CHUNK_TOKENS for text in texts)
         results = run_batch(encoder, texts)
         assert encoder.runs[-1] <= planned
     assert sum(encoder.runs) == 4 * 2560
-    assert max(encoder.runs) <= 4 * (STEP_TOKENS + CHUNK_TOKENS)
+    assert max(encoder.runs) <= 4 * (MAX_STEP_SIZE + CHUNK_TOKENS)
 
 
 def test_long_text_is_encoded_in_steps_next_to_a_short_one(recording_head: Head) -> None:
@@ -259,7 +259,7 @@ def test_long_text_is_encoded_in_steps_next_to_a_short_one(recording_head: Head)
     while (result := run_batch(encoder, [long])[0]) is None:
         n_steps += 1
     assert (result[0]["n_words"], n_steps) == (1500, len(encoder.runs) - 1)
-    assert n_steps >= 1500 // (STEP_TOKENS + CHUNK_TOKENS)
+    assert n_steps >= 1500 // (MAX_STEP_SIZE + CHUNK_TOKENS)
 
 
 @pytest.mark.usefixtures("no_gc")
