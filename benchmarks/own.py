@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,7 @@ def encode_task(texts_by_labels: TextsByLabels, encoder: Encoder, soft: SoftEnco
             texts += part_texts
             truth += [labels] * len(part_texts)
             is_test += [part == 1] * len(part_texts)
-    states, encoded = encode_texts(encoder, texts)  # those with a word
+    states, encoded = encode_texts(encoder, texts, fold_names=False)  # those with a word
     names = tuple(sorted({label for labels in texts_by_labels for label in labels}))
     multi_label = any(len(labels) > 1 for labels in texts_by_labels)
     rows = Rows([texts[i] for i in encoded], [truth[i] for i in encoded], names, multi_label, [])
@@ -161,8 +162,9 @@ def measure_ood(
     tasks: dict[str, Task], encoder: Encoder, table: Table, sizes: Sequence[int], seeds: int
 ) -> None:
     """Add the shares of test texts, packages and texts of other languages that heads flag."""
-    others = [encode_texts(encoder, texts)[0] for texts in (ood.english_sentences(), ood.foreign_sentences())]
-    foreign, _ = encode_texts(encoder, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
+    encode = partial(encode_texts, encoder, fold_names=False)
+    others = [encode(texts)[0] for texts in (ood.english_sentences(), ood.foreign_sentences())]
+    foreign, _ = encode(LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
     for case, task in tasks.items():
         for size in sizes:
             shares: dict[str, list[float]] = {}
@@ -237,7 +239,7 @@ def measure_heads(task: Task, encoder: Bundle, table: Table, rounds: int) -> Non
 def make_bundle(model: onnx.ModelProto, rows: Rows, encoder: Bundle) -> Bundle:
     card = {
         "name": "mine@1", "description": "A head of a benchmark.", "labels": list(rows.labels),
-        "abstain_margin": 0.02,
+        "abstain_margin": 0.02, "fold_names": False,
         "encoder": {"name": encoder.name, "sha256": encoder.card["model_sha256"]},
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:

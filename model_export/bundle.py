@@ -23,7 +23,7 @@ import onnx
 from model_export.shared_weights import share_weights
 from service.errors import InvalidInput
 from service.runtime.bundle import Bundle, read_bundle
-from service.runtime.card import FORMAT, KINDS
+from service.runtime.card import FORMAT, FORMAT_WITH_NAMES, KINDS
 
 DEFAULT_LICENSE = "Apache-2.0"
 RECORDED_PACKAGES = ("hardmax", "onnx", "onnxscript", "torch", "numpy")
@@ -55,7 +55,7 @@ def write_bundle(
         raise InvalidInput(f"no bundle can be kind {kind!r} with the name {name!r}", param="name")
     graph = model.SerializeToString(deterministic=True)
     full_card = {
-        "format": FORMAT,
+        "format": FORMAT if card.get("fold_names", True) else FORMAT_WITH_NAMES,
         "kind": kind,
         "license": DEFAULT_LICENSE,
         "created": _creation_time(),

@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="a text may have several labels, written a|b (default: if some row has several)",
     )
+    parser.add_argument(
+        "--fold-names",
+        action="store_true",
+        help="read names and groups of people as one token each, so that they cannot change an answer",
+    )
     parser.add_argument("--description", help="description of the model, for its card")
     parser.add_argument(
         "--license", default="not stated", help="license of the model, for its card (default: not stated)"

@@ -92,13 +92,19 @@ class EncodedTexts:
 
 
 def encode_texts(
-    encoder: Encoder, texts: Sequence[str], *, cache: Path | None = None, progress: Progress = no_progress
+    encoder: Encoder,
+    texts: Sequence[str],
+    *,
+    fold_names: bool = True,
+    cache: Path | None = None,
+    progress: Progress = no_progress,
 ) -> tuple[EncodedTexts, Ints]:
     """Encode all texts that have words; return them and their indices.
 
     Args:
         encoder: the encoder.
         texts: the texts, of which the first MAX_TEXT_CHARS characters are used.
+        fold_names: whether names are one token.
         cache: a folder for the outputs of this encoder, which a later call reads.
         progress: called with the number of encoded texts and the number of all texts.
     """
@@ -107,7 +113,10 @@ def encode_texts(
     states: list[Array] = []
     for start in range(0, len(texts), TEXTS_PER_FILE):
         progress(start, len(texts))
-        group = [encoder.tokenize(text[:MAX_TEXT_CHARS]) for text in texts[start : start + TEXTS_PER_FILE]]
+        group = [
+            encoder.tokenize(text[:MAX_TEXT_CHARS], fold_names=fold_names)
+            for text in texts[start : start + TEXTS_PER_FILE]
+        ]
         with_words = [text for text in group if len(text) > 0]
         indices += [start + i for i, text in enumerate(group) if len(text) > 0]
         tokenized += with_words

@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from service.runtime.card import ENCODER, HEAD
 from service.runtime.session import Runtime
 from service.text.encoder import Encoder
 
+Encode = Callable[..., tuple[EncodedTexts, Ints]]  # encode_texts with an encoder
+
 VERIFIED_TEXTS = 200  # for which the exported graph is compared with its definition
 ABSTAIN_MARGIN = 0.02
 
@@ -50,8 +53,9 @@ def train_model(arguments: argparse.Namespace, base: str, rows: Rows, log: Log) 
     """Train, measure and write the next version of the model `base`."""
     bundle, encoder = open_encoder(arguments.encoder)
     cache = arguments.models_dir / f".states-{bundle.card['model_sha256'][:12]}"
-    rows, encoded = _encode(rows, encoder, cache, arguments.file, log)
-    contrasts = [encode_texts(encoder, texts)[0] for texts in (english_sentences(), foreign_sentences())]
+    encode = partial(encode_texts, encoder, fold_names=arguments.fold_names)
+    rows, encoded = _encode(rows, encode, cache, arguments.file, log)
+    contrasts = [encode(texts)[0] for texts in (english_sentences(), foreign_sentences())]
     trained = train(rows, encoded, contrasts, seed=arguments.seed, log=log)
     name = f"{base}@{max(versions_of(base, os.listdir(arguments.models_dir)), default=0) + 1}"
     trained.report.update(title=name, models={name: trained.report["models"]["custom"]})
@@ -64,13 +68,12 @@ def train_model(arguments: argparse.Namespace, base: str, rows: Rows, log: Log) 
     log(f"next: hardmax serve --models-dir {arguments.models_dir}, and request the model {base!r}")
 
 
-def _encode(rows: Rows, encoder: Encoder, cache: Path, file: str, log: Log) -> tuple[Rows, EncodedTexts]:
+def _encode(rows: Rows, encode: Encode, cache: Path, file: str, log: Log) -> tuple[Rows, EncodedTexts]:
     """Encode the rows; return those that have words, and their encoder outputs."""
     if n_long := sum(len(text) > MAX_TEXT_CHARS for text in rows.texts):
         log(f"cut: {n_long:,} to their first {MAX_TEXT_CHARS:,} characters")
     with Progress(sys.stderr) as progress:
-        texts, indices = encode_texts(
-            encoder,
+        texts, indices = encode(
             rows.texts,
             cache=cache,
             progress=lambda n_done, total: progress.count(n_done, total, "texts encoded"),
@@ -124,6 +127,7 @@ def _card(
         "alpha": gamma / (1 - gamma),
         "layers": int(trained.weights["layers"]),
         "dimension": trained.weights["read"].shape[1] - 1,
+        "fold_names": arguments.fold_names,
         "abstain_margin": ABSTAIN_MARGIN,
         **({"multi_label": {"thresholds": list(trained.thresholds)}} if trained.thresholds else {}),
         "out_of_distribution": trained.ood,

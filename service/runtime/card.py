@@ -19,7 +19,8 @@ from service.errors import BundleError
 
 ENCODER, HEAD = "encoder", "text-classification"
 FORMAT = 3
-FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # readable, of each kind
+FORMAT_WITH_NAMES = 4  # of a head that does not fold names; releases up to 0.4.2 would fold them
+FORMATS = {ENCODER: (3,), HEAD: (3, 4), "dynamics": (2, 3), "sequences": (2, 3)}  # readable, of each kind
 KINDS = tuple(FORMATS)
 # The largest graph that protobuf can hold is 2 GiB.
 MAX_FILE_BYTES = {"card.json": 2**18, "model.onnx": 2**31}
@@ -88,7 +89,8 @@ def _card_problems(card: Mapping[str, Any], folder: str) -> Iterator[tuple[str, 
     if kind not in KINDS:
         yield "kind", f"kind {kind!r} is none of {', '.join(KINDS)}"
     if card["format"] not in FORMATS.get(kind, ()):
-        yield "format", f"bundle format {card['format']}, this service reads {FORMAT}"
+        readable = " and ".join(map(str, FORMATS.get(kind, (FORMAT,))))
+        yield "format", f"bundle format {card['format']}, this service reads {readable}"
     valid = isinstance(encoder, dict) and all(type(encoder.get(part)) is str for part in ("name", "sha256"))
     if kind == HEAD and not valid:
         yield "encoder", "card.json needs encoder (name and sha256)"

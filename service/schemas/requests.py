@@ -52,7 +52,7 @@ class ClassifyRequest(Request):
         None,
         description="A model that labels texts, NAME@VERSION for one of its versions; the default one if "
         "absent. Of a list each model answers, in `answers`; all of them use the same encoder, and "
-        "texts are read once.",
+        "texts are read once, or twice if only some of them fold names.",
     )
     explain: Explain = Field(
         "leaders",

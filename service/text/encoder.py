@@ -75,7 +75,7 @@ class Encoder:
         self._tokens_per_run = tokens * threads if session.provider == "cpu" else tokens
         # of the heads on this encoder, by the digest of their graph; dropped with the last head
         self.head_sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
-        self._tokenizer = WordPieceTokenizer(vocabulary)
+        self._tokenizers = {fold: WordPieceTokenizer(vocabulary, fold_names=fold) for fold in (True, False)}
         self.replacements = vocabulary.special.replacements  # how special tokens are shown
         self._unknown_id = vocabulary.special.unknown
         bare = [token.removeprefix("##") for token in vocabulary.tokens]
@@ -94,9 +94,9 @@ class Encoder:
         encoder.encode([(zero, zero)], output_attentions=True)
         return encoder
 
-    def tokenize(self, text: str) -> TokenizedText:
+    def tokenize(self, text: str, *, fold_names: bool = True) -> TokenizedText:
         """Tokenize a text with the vocabulary of this encoder."""
-        return self._tokenizer.tokenize(text)
+        return self._tokenizers[fold_names].tokenize(text)
 
     def encode(self, chunks: Sequence[Chunk], *, output_attentions: bool) -> list[EncoderOutput]:
         """Encode chunks, those of similar length together.

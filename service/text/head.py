@@ -92,6 +92,7 @@ class Head:
         self.weights = dict(weights)  # [1, ..]
         self.encoder = encoder
         self.rule = read_decision_rule(card)
+        self.fold_names = read_fold_names(card)
         self.has_ood_score = OOD_OUTPUT in {spec.name for spec in session.outputs}
         for weight, array in self.weights.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -152,6 +153,18 @@ class Head:
         numbers = (self.bias[:, 0] / UNITS_PER_LOGIT).tolist()
         names = self.rule.logit_labels
         return {"bias": dict(zip(names, numbers, strict=True)) if names else numbers[0]}
+
+
+def read_fold_names(card: Mapping[str, Any]) -> bool:
+    """Return whether names and groups of people are one token each for a head.
+
+    Raises:
+        BundleError: The card has something else than true or false.
+    """
+    fold_names = card.get("fold_names", True)
+    if type(fold_names) is not bool:
+        raise BundleError("card.json: fold_names is true or false", param="fold_names")
+    return fold_names
 
 
 def run_heads(

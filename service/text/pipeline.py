@@ -9,7 +9,7 @@ import math
 import string
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, product
 from sys import getsizeof
 from typing import Any
@@ -83,7 +83,7 @@ def max_words(text: str) -> int:
 
 @dataclass(eq=False, slots=True)
 class ClassificationTask:
-    """One text to classify, and its progress.
+    """One text to classify, and its progress. All heads either fold names or read them (`split_tasks`).
 
     `without` are spans, in code points, of words to remove in place. `param` is the name of the text in the
     request.
@@ -121,7 +121,8 @@ class ClassificationTask:
             TooLarge: The text is too long and truncation is off.
             InvalidInput: No word is left.
         """
-        tokenized = self.options.encoder.tokenize(self.text)
+        fold_names = self.options.heads[0].fold_names
+        tokenized = self.options.encoder.tokenize(self.text, fold_names=fold_names)
         scores = len(tokenized) * self.options.n_logits
         if scores > MAX_SCORES:
             problem = f"the text has {len(tokenized)} words and the models {self.options.n_logits} labels"
@@ -179,6 +180,17 @@ def make_tasks(
         problem = f"the request has about {words} words and the models {options.n_logits} labels"
         raise TooLarge(f"{problem}: at most {MAX_REQUEST_SCORES} of both multiplied", param=param)
     return tasks
+
+
+def split_task(task: ClassificationTask) -> list[ClassificationTask]:
+    """Return a task for the heads that fold names and one for those that read them, if there are both."""
+    groups: dict[bool, list[Head]] = {}
+    for head in task.options.heads:
+        groups.setdefault(head.fold_names, []).append(head)
+    if len(groups) == 1:
+        return [task]
+    options = [replace(task.options, heads=tuple(heads)) for heads in groups.values()]
+    return [ClassificationTask(task.text, part, task.without, task.param) for part in options]
 
 
 def run_batch(

@@ -163,17 +163,21 @@ def scan_words(text: str) -> Iterator[tuple[str, int, int, str]]:
 
 
 class WordPieceTokenizer:
-    """A WordPiece tokenizer with a fixed vocabulary. Thread-safe: its cache only grows or is emptied."""
+    """A WordPiece tokenizer with a fixed vocabulary. Thread-safe: its cache only grows or is emptied.
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    Without `fold_names`, names and groups of people are tokenized like other words.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, *, fold_names: bool = True) -> None:
         self.tokens = vocabulary.tokens
         self.special = special = vocabulary.special
         self.chunk_tokens = vocabulary.chunk_tokens
         self._id = {token: i for i, token in enumerate(vocabulary.tokens)}
         self._max_token_chars = max(map(len, vocabulary.tokens), default=0)
+        self._fold_names = fold_names
         self._folded_words = {
-            **dict.fromkeys(vocabulary.names, special.name),
-            **dict.fromkeys(vocabulary.groups, special.group),
+            **dict.fromkeys(vocabulary.names if fold_names else (), special.name),
+            **dict.fromkeys(vocabulary.groups if fold_names else (), special.group),
         }
         self._folded_kinds = {
             "number": (special.number,),
@@ -253,12 +257,21 @@ class WordPieceTokenizer:
             return self._wordpiece(auxiliary) + self._wordpiece("not")
         tokens = self._wordpiece(word)
         capital = in_sentence and surface[0].isupper() and not (len(surface) > 1 and surface.isupper())
-        if capital and bare.isalpha() and (bare not in self._id or bare in self._ambiguous_names):
+        if (
+            self._fold_names
+            and capital
+            and bare.isalpha()
+            and (bare not in self._id or bare in self._ambiguous_names)
+        ):
             return (self.special.name,)
         if len(tokens) > 1 or tokens == self._unknown:
             corrected = map(self._wordpiece, _spelling_corrections(word))
             tokens = next((ids for ids in corrected if len(ids) == 1), tokens)
         return tokens
+
+    def _may_be_name(self, word: str) -> bool:
+        """Return whether a word with a capital letter inside a sentence is a name."""
+        return word.isalpha() and (word not in self._id or word in self._ambiguous_names)
 
     def _split_mark(self, surface: str) -> tuple[int, ...]:
         """Split a mark, an emoticon into its marks, an emoji into its name."""

@@ -25,10 +25,10 @@ from service.text.tokenizer import TokenizedText
 class CrashingEncoder(Encoder):
     """An encoder that ends the thread it runs in."""
 
-    def tokenize(self, text: str) -> TokenizedText:
+    def tokenize(self, text: str, *, fold_names: bool = True) -> TokenizedText:
         if text == "fatal":
             raise SystemExit
-        return super().tokenize(text)
+        return super().tokenize(text, fold_names=fold_names)
 
 
 def loaders_with_encoder(encoder_class: type[Encoder]) -> Loaders:

@@ -20,10 +20,10 @@ NOT_READY = (503, "not_ready", None)
 class FailingEncoder(Encoder):
     """An encoder with an unexpected error, whose message no caller may read."""
 
-    def tokenize(self, text: str) -> TokenizedText:
+    def tokenize(self, text: str, *, fold_names: bool = True) -> TokenizedText:
         if text == "fail":
             raise ZeroDivisionError("the password is swordfish")
-        return super().tokenize(text)
+        return super().tokenize(text, fold_names=fold_names)
 
 
 @pytest.fixture

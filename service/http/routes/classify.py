@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -24,7 +25,7 @@ from service.schemas.requests import ClassifyRequest
 from service.state import AppState
 from service.text.counterfactual import Search
 from service.text.decision import abstain_as_neutral
-from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks, split_task
 
 router = APIRouter(tags=["inference"])
 
@@ -76,7 +77,17 @@ async def run_searches(
 
 async def run_tasks(service: AppState, tasks: Sequence[ClassificationTask]) -> list[list[Answer]]:
     """Queue the tasks, wait for the answers to each, and count the labels."""
-    results = raise_first(await service.texts.submit(tasks[0].options.encoder, tasks))
+    parts = [split_task(task) for task in tasks]
+    submitted = list(chain.from_iterable(parts))
+    answered = iter(raise_first(await service.texts.submit(tasks[0].options.encoder, submitted)))
+    results = []
+    for task, parts_of_task in zip(tasks, parts, strict=True):
+        by_head = {
+            head: answer
+            for part in parts_of_task
+            for head, answer in zip(part.options.heads, next(answered), strict=True)
+        }
+        results.append([by_head[head] for head in task.options.heads])
     for task, answers in zip(tasks, results, strict=True):
         for head, answer in zip(task.options.heads, answers, strict=True):
             service.metrics.count_verdict(head.name, answer)

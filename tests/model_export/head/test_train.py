@@ -207,10 +207,10 @@ def test_states_are_kept_when_a_run_stops_at_later_texts(folder):
     _, encoder = open_encoder(folder / "models" / "random-encoder")
     progress: list[tuple[int, int]] = []
 
-    def tokenize(text: str):
+    def tokenize(text: str, *, fold_names: bool):
         if text == "stop":
             raise KeyboardInterrupt
-        return encoder.tokenize(text)
+        return encoder.tokenize(text, fold_names=fold_names)
 
     texts, cache = ["", *["superb"] * 1_023, "stop"], folder / "stopped"
     stopping = Namespace(tokenize=tokenize, encode=encoder.encode)

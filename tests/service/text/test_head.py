@@ -204,6 +204,11 @@ def test_float_graph_of_a_head_with_other_weights_is_refused(tmp_path: Path) -> 
         Head.load(replace(bundle, float_model=bundle.model + b"\x12\x00"), FakeGpuRuntime(), encoder)
 
 
+def test_head_whose_card_does_not_say_how_it_reads_names_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="fold_names is true or false"):
+        load_head(tmp_path, fold_names="no")
+
+
 @pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "model.onnx"])
 def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> None:
     def name_a_file(model: onnx.ModelProto) -> None:

@@ -145,3 +145,18 @@ def test_word_that_normalization_makes_long_is_unknown(tokenizer, letter):
     start_s = time.process_time()
     assert len(tokenizer.tokenize(text)) == 2_560
     assert time.process_time() - start_s < 2
+
+
+def test_names_and_groups_are_words_if_they_are_not_folded() -> None:
+    vocabulary = Vocabulary(VOCABULARY, {"cost"}, {"will"}, {"can"})
+    text, special = "the Cost can 5 Film, not Loved", vocabulary.special
+    ids = {token: i for i, token in enumerate(VOCABULARY)}
+    folded = WordPieceTokenizer(vocabulary).tokenize(text).token_ids.tolist()
+    kept = WordPieceTokenizer(vocabulary, fold_names=False).tokenize(text).token_ids.tolist()
+    words = [ids[word] for word in ("film", ",", "not", "loved")]
+    assert folded == [ids["the"], special.name, special.group, special.number, *words]
+    assert kept == [ids["the"], ids["cost"], ids["can"], special.number, *words]
+    capital = WordPieceTokenizer(vocabulary, fold_names=False).tokenize("the Dulldull").token_ids
+    assert special.name not in capital
+    assert len(capital) > 2
+    assert special.name in WordPieceTokenizer(vocabulary).tokenize("the Dulldull").token_ids
