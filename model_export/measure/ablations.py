@@ -18,6 +18,7 @@ import argparse
 import csv
 import random
 from collections.abc import Callable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from service.text.tokenizer import Ints, TokenizedText
 
 IMPLICIT_SENTIMENT = Path(__file__).with_name("implicit_sentiment.tsv")
 ABLATED_TEXTS_PER_SET = 400  # of each data set
+TEXTS_PER_RUN = 256
 LEADER_CONTEXT_WORDS = 2  # on either side of a leader
 
 Chunker = Callable[[TokenizedText], list[tuple[Ints, Ints]]]  # token_ids and position_ids of each chunk
@@ -64,13 +66,17 @@ def served_logits(
     encoder: Encoder, head: Head, texts: Sequence[str], chunker: Chunker = TokenizedText.chunks
 ) -> NDArray[np.float64]:
     """Return the logit of each text, by a head with one logit."""
-    encoded = []
-    for text in texts:
-        tokenized = encoder.tokenize(text)
-        encoded.append(EncodedText(tokenized, encoder.encode(chunker(tokenized), output_attentions=False)))
     logits = np.full(len(texts), head.bias[0, 0] / UNITS_PER_LOGIT)
-    for _, indices, outputs in run_heads([head], encoded, explain=False):
-        logits[indices] = outputs.logit[0] / UNITS_PER_LOGIT
+    for start in range(0, len(texts), TEXTS_PER_RUN):
+        tokenized = [encoder.tokenize(text) for text in texts[start : start + TEXTS_PER_RUN]]
+        chunks = [chunker(text) for text in tokenized]
+        states = iter(encoder.encode(list(chain.from_iterable(chunks)), output_attentions=False))
+        encoded = [
+            EncodedText(text, list(islice(states, len(of_text))))
+            for text, of_text in zip(tokenized, chunks, strict=True)
+        ]
+        for _, indices, outputs in run_heads([head], encoded, explain=False):
+            logits[start + np.array(indices)] = outputs.logit[0] / UNITS_PER_LOGIT
     return logits
 
 
