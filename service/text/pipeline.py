@@ -83,7 +83,7 @@ def max_words(text: str) -> int:
 
 @dataclass(eq=False, slots=True)
 class ClassificationTask:
-    """One text to classify, and its progress. All heads either fold names or read them (`split_tasks`).
+    """One text to classify, and its progress. All heads either fold names or read them (`split_task`).
 
     `without` are spans, in code points, of words to remove in place. `param` is the name of the text in the
     request.

@@ -257,12 +257,7 @@ class WordPieceTokenizer:
             return self._wordpiece(auxiliary) + self._wordpiece("not")
         tokens = self._wordpiece(word)
         capital = in_sentence and surface[0].isupper() and not (len(surface) > 1 and surface.isupper())
-        if (
-            self._fold_names
-            and capital
-            and bare.isalpha()
-            and (bare not in self._id or bare in self._ambiguous_names)
-        ):
+        if self._fold_names and capital and self._may_be_name(bare):
             return (self.special.name,)
         if len(tokens) > 1 or tokens == self._unknown:
             corrected = map(self._wordpiece, _spelling_corrections(word))
