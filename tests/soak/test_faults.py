@@ -46,8 +46,7 @@ class FaultRecord:
     def __init__(self) -> None:
         self._record = Record("faults", "Fault injection", ["uvicorn", "onnxruntime"])
         self._record.note(
-            "Each amid a steady crowd of callers whose every answer is checked. Lost are requests "
-            "whose connection broke."
+            "Each fault is injected while callers send requests at a steady rate; all answers are checked."
         )
         self._table = self._record.table("Faults and responses")
         self._faults: set[str] = set()
@@ -55,17 +54,17 @@ class FaultRecord:
     def add(self, fault: str, outcome: str, tally: Tally, recovered_after_s: float | None = None) -> None:
         case: Case = {"fault": fault}
         figures: dict[str, float] = {
-            "asked": tally.requests,
-            "right": len(tally.accepted_s),
-            "wrong": len(tally.wrong_answers),
-            "lost": len(tally.broken_connections),
-            "longest answer, s": max(tally.accepted_s, default=0.0),
+            "requests": tally.requests,
+            "correct answers": len(tally.accepted_s),
+            "wrong answers": len(tally.wrong_answers),
+            "broken connections": len(tally.broken_connections),
+            "slowest answer, s": max(tally.accepted_s, default=0.0),
         }
         if recovered_after_s is not None:
-            figures["whole again after, s"] = recovered_after_s
+            figures["recovered after, s"] = recovered_after_s
         for subject, value in figures.items():
             self._table.add(subject, case, [round(float(value), 2)])
-        self._table.add("what happened", case, [], outcome)
+        self._table.add("outcome", case, [], outcome)
         self._faults.add(fault)
 
     def write(self) -> None:
@@ -114,9 +113,9 @@ def all_workers_ready(server: Server) -> bool:
     ("victims", "fault", "outcome"),
     [
         (1, "kill -9 of one of two workers",
-         "the supervisor started another, the other worker went on; callers saw a reset at once"),
+         "the supervisor started another, the other went on; its callers' connections were reset at once"),
         (2, "kill -9 of both workers at once",
-         "what was on the way was lost; who came meanwhile waited at the socket for the new workers"),
+         "requests in flight were lost; later ones waited at the socket for the new workers"),
     ],
     ids=["one", "both"],
 )  # fmt: skip
@@ -154,7 +153,7 @@ def test_stopped_worker_loses_no_request(small_models: Path, mix: Mix, fault_rec
 
         tally = run_crowd_during(server.port, mix, fault)
         assert server.stop() == 0
-    outcome = "its connections waited, the other worker went on; continued, it answered"
+    outcome = "its requests waited until it went on; the other worker answered meanwhile"
     fault_record.add("SIGSTOP of one of two workers for 3 s", outcome, tally)
 
 
@@ -200,8 +199,8 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
         refused = info["load_errors"]
         assert {model["name"] for model in refused} >= {"sentiment-small", "dynamics"}
         assert server.stop() == 0
-    outcome = "the old models went on serving; /info and the log say what was refused and why"
-    fault_record.add("two cut model files at reload", outcome, tally)
+    outcome = "the models in use stayed; /info and the log say what was refused and why"
+    fault_record.add("two truncated model files at reload", outcome, tally)
 
 
 @pytest.mark.skipif(not FAKETIME.exists(), reason="needs libfaketime (apt-get install faketime)")
@@ -220,16 +219,16 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
         def fault() -> None:
             for jump, hours in (("+1d", 24), ("-2d", -48), ("+0", 0)):
                 offset.write_text(f"{jump}\n")
-                # a busy server looks at the date of its answers now and then
+                # a busy server reads the clock for the date of its answers now and then
                 eventually(lambda hours=hours: abs(_hours_off(server) - hours) < 0.1)  # type: ignore[misc]
 
         tally = run_crowd_during(port, mix, fault, seconds=12)
         assert server.stop() == 0
     outcome = (
-        "nothing, of edge or service: deadlines and pauses run on the monotonic clock; only dates in "
-        "answers and log jumped (libfaketime opens a file at every look at the clock, which slows all)"
+        "edge and service went on: deadlines use the monotonic clock; only dates in answers and log jumped "
+        "(libfaketime, which reads a file for every time stamp, slows everything down)"
     )
-    fault_record.add("the clock jumps a day ahead, two back, and home", outcome, tally)
+    fault_record.add("the clock jumps a day ahead, two days back, and to the right time", outcome, tally)
 
 
 def _hours_off(server: Server) -> float:
@@ -261,7 +260,7 @@ def test_slow_callers_delay_nobody(
                 time.sleep(1)
 
         tally = run_crowd_during(port, mix, send_slowly, rate=50)
-        assert tally.refused == 0, "an incomplete request takes no place in the service"
+        assert tally.refused == 0, "an incomplete request takes no slot of the service"
         assert server.stop() == 0
-    outcome = "others were answered as if they were not there: only a whole request reaches the service"
+    outcome = "no other caller was delayed: only complete requests reach the service"
     fault_record.add(f"100 callers that send {drip} a second", outcome, tally)
