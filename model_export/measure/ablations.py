@@ -61,6 +61,11 @@ class ServedModel:
         """Return the logit of each text."""
         return served_logits(self.encoder, self.head, texts, chunker)
 
+    def encode(self, text: str) -> EncodedText:
+        """Return a text with its states and receptive fields."""
+        tokenized = self.encoder.tokenize(text)
+        return EncodedText(tokenized, self.encoder.encode(tokenized.chunks(), output_attentions=True))
+
 
 def served_logits(
     encoder: Encoder, head: Head, texts: Sequence[str], chunker: Chunker = TokenizedText.chunks
@@ -92,28 +97,26 @@ def shuffle_words(text: str, rng: random.Random) -> str:
     return " ".join(words)
 
 
-def receptive_shares_and_leader_texts(
-    served: ServedModel, texts: Sequence[str]
-) -> tuple[list[float], list[str]]:
-    """Return the share of its chunk that each token has read, and the texts reduced to leaders' contexts."""
+def receptive_shares(encoded: EncodedText) -> list[float]:
+    """Return the share of its chunk that each token has read."""
     shares: list[float] = []
-    leader_texts: list[str] = []
-    for text in texts:
-        tokenized = served.encoder.tokenize(text)
-        chunks = served.encoder.encode(tokenized.chunks(), output_attentions=True)
-        for chunk in chunks:
-            assert chunk.receptive_fields is not None
-            size = chunk.receptive_fields.shape[1]
-            shares += [int(read).bit_count() / size for read in chunk.receptive_fields[-1].tolist()]
-        ((_, _, outputs),) = run_heads([served.head], [EncodedText(tokenized, chunks)], explain=True)
-        assert outputs.target is not None
-        leaders = np.unique(outputs.target[outputs.target >= 0])
-        near_leader = np.zeros(len(tokenized), bool)
-        for leader in leaders.tolist():
-            near_leader[max(0, leader - LEADER_CONTEXT_WORDS) : leader + LEADER_CONTEXT_WORDS + 1] = True
-        words = np.flatnonzero(near_leader).tolist()
-        leader_texts.append(" ".join(text[tokenized.starts[i] : tokenized.ends[i]] for i in words))
-    return shares, leader_texts
+    for output in encoded.outputs:
+        assert output.receptive_fields is not None
+        fields, size = output.receptive_fields[-1].tolist(), output.receptive_fields.shape[1]
+        shares += [int(field).bit_count() / size for field in fields]
+    return shares
+
+
+def leader_context(head: Head, encoded: EncodedText) -> str:
+    """Return the words near the leaders of a text."""
+    text = encoded.tokenized
+    ((_, _, outputs),) = run_heads([head], [encoded], explain=True)
+    assert outputs.target is not None
+    near_leader = np.zeros(len(text), bool)
+    for leader in np.unique(outputs.target[outputs.target >= 0]).tolist():
+        near_leader[max(0, leader - LEADER_CONTEXT_WORDS) : leader + LEADER_CONTEXT_WORDS + 1] = True
+    words = np.flatnonzero(near_leader).tolist()
+    return " ".join(text.text[text.starts[i] : text.ends[i]] for i in words)
 
 
 def ablate(served: ServedModel, rows: corpora.Rows) -> dict[str, float]:
@@ -126,12 +129,13 @@ def ablate(served: ServedModel, rows: corpora.Rows) -> dict[str, float]:
     polar = targets != 0.5
     truth = targets[polar] > 0.5
     ordinary = served.logits(texts)
-    shares, leader_texts = receptive_shares_and_leader_texts(served, texts)
+    encoded = [served.encode(text) for text in texts]
+    shares = [share for text in encoded for share in receptive_shares(text)]
+    leader_logits = served.logits([leader_context(served.head, text) for text in encoded])
     ablated = {
         "shuffled": served.logits([shuffle_words(text, rng) for text in texts]),
         "without attention": served.logits(texts, single_token_chunks),
     }
-    leader_logits = served.logits(leader_texts)
     figures = {
         "texts": float(polar.sum()),
         "ordinary": balanced_accuracy(ordinary[polar] > 0, truth),
