@@ -36,25 +36,25 @@ def FeedForward(x, vectors, numbers):
 
 
 @script(domain)
-def MeanOver(C, y):
-    """The mean of y [B,n] over the members of each row of C bool [B,n]  ->  [B,1].
+def MaskedMean(C, y):
+    """Return the mean of y [B,n] over the members of each row of C bool [B,n]: [B,1].
 
-    subtle: as the least of them and the mean of what is above it. So the mean of equal numbers is that
-    number, and of zeros and ones the share of ones, rounded once, however many there are.
+    subtle: it is computed as the minimum plus the mean of the differences from it. So the mean of equal
+    numbers is that number, and of zeros and ones the share of ones, rounded once, however many there are.
     """
     axis = op.Constant(value_ints=[1])
     zero = op.CastLike(0, y)
     infinity = op.CastLike(op.Constant(value_float=float("inf")), y)
-    least = op.ReduceMin(op.Where(C, y, infinity), axis)
-    above = op.ReduceSum(op.Where(C, y - least, zero), axis)
-    return least + above / op.ReduceSum(op.CastLike(C, y), axis)
+    minimum = op.ReduceMin(op.Where(C, y, infinity), axis)
+    differences = op.ReduceSum(op.Where(C, y - minimum, zero), axis)
+    return minimum + differences / op.ReduceSum(op.CastLike(C, y), axis)
 
 
 @script(domain)
 def RankOneAttention(x, mask, vectors, numbers):
-    """rho x_i + v <w, mean of x_j over C_i>, C_i = argmax_j <q, x_i><k, x_j>; x [B,n,D], mask bool [B,n].
+    """Return rho x_i + v <w, mean of x_j over C_i> with C_i = argmax_j <q, x_i><k, x_j>; x [B,n,D].
 
-    Also the first token of the largest <k, x_j>: int64 [B].
+    The second output is the first token with the largest <k, x_j>, int64 [B].
     """
     _, v, w, q, k = op.Split(vectors, op.Constant(value_ints=[6, 1, 1, 1, 1]), axis=0)
     _, rho, _ = op.Split(numbers, op.Constant(value_ints=[1, 1, 6]), axis=0)
@@ -66,66 +66,67 @@ def RankOneAttention(x, mask, vectors, numbers):
     infinity = op.CastLike(op.Constant(value_float=float("inf")), x)
     high = op.Where(mask, key, -infinity)
     low = op.Where(mask, key, infinity)
-    above = MeanOver(high == op.ReduceMax(high, axis), value)
-    below = MeanOver(low == op.ReduceMin(low, axis), value)
-    every = MeanOver(mask, value)
+    of_largest = MaskedMean(high == op.ReduceMax(high, axis), value)
+    of_smallest = MaskedMean(low == op.ReduceMin(low, axis), value)
+    of_all = MaskedMean(mask, value)
     zero = op.CastLike(0, x)
-    mean = op.Where(query > zero, above, op.Where(query < zero, below, every))
+    mean = op.Where(query > zero, of_largest, op.Where(query < zero, of_smallest, of_all))
     return rho * x + op.Unsqueeze(mean, last) * v, op.ArgMax(high, axis=1, keepdims=0)
 
 
 @script(domain)
-def Room(p, mask, numbers):
-    """How far the nearest of p [B,n] is from the block's zone (lo, hi), in its unit  ->  [B]."""
+def ZoneDistance(p, mask, numbers):
+    """Return the distance of the nearest of p [B,n] from the block's zone (lo, hi), in its unit: [B]."""
     _, lo, hi, unit = op.Split(numbers, op.Constant(value_ints=[5, 1, 1, 1]), axis=0)
     zero = op.CastLike(0, p)
     infinity = op.CastLike(op.Constant(value_float=float("inf")), p)
-    away = unit * op.Relu(op.Max(lo - p, p - hi)) + zero
-    return op.ReduceMin(op.Where(mask, away, infinity), op.Constant(value_ints=[1]), keepdims=0)
+    distance = unit * op.Relu(op.Max(lo - p, p - hi)) + zero
+    return op.ReduceMin(op.Where(mask, distance, infinity), op.Constant(value_ints=[1]), keepdims=0)
 
 
 @script(domain)
 def Lift(tokens, mask, limit, position_axis):
-    """Tokens of R^d in R^D, plus their position along `position_axis` (zero: order does not count).
+    """Return tokens of R^d in R^D, plus their position along `position_axis` (zero: order does not count).
 
-    Coordinates are held within the limit, so that nothing rounds more than known tokens may.
+    Coordinates are clipped to the limit, so that nothing rounds more than tokens of the training set.
     """
     last = op.Constant(value_ints=[-1])
     position = op.CumSum(op.CastLike(mask, tokens), op.Constant(value_int=1)) - op.CastLike(1, tokens)
-    missing = op.Shape(position_axis) - op.Shape(tokens, start=2)
-    lifted = op.Pad(tokens, op.Concat(op.Constant(value_ints=[0, 0, 0, 0, 0]), missing, axis=0))
+    n_zeros = op.Shape(position_axis) - op.Shape(tokens, start=2)
+    lifted = op.Pad(tokens, op.Concat(op.Constant(value_ints=[0, 0, 0, 0, 0]), n_zeros, axis=0))
     return op.Clip(lifted + op.Unsqueeze(position, last) * position_axis, -limit, limit)
 
 
 @script()
-def ExactClassifier(tokens, mask, vectors, numbers, attends, limit, position_axis, splitting):
+def ExactClassifier(tokens, mask, vectors, numbers, attends, limit, position_axis, n_attention_blocks):
     x = Lift(tokens, mask, limit, position_axis)
     batch = op.Shape(mask, start=0, end=1)
-    room = op.Expand(op.CastLike(op.Constant(value_float=float("inf")), tokens), batch)
-    front = op.Expand(op.Constant(value_int=-1), batch)
-    for i in range(splitting):
+    smallest = op.Expand(op.CastLike(op.Constant(value_float=float("inf")), tokens), batch)
+    first = op.Expand(op.Constant(value_int=-1), batch)
+    for i in range(n_attention_blocks):
         flag = op.Gather(x, op.Constant(value_int=1), axis=2)
-        own = op.Gather(numbers, i)
-        room = op.Min(room, Room(flag, mask, own))
-        x = FeedForward(x, op.Gather(vectors, i), own)
+        block_numbers = op.Gather(numbers, i)
+        smallest = op.Min(smallest, ZoneDistance(flag, mask, block_numbers))
+        x = FeedForward(x, op.Gather(vectors, i), block_numbers)
         if op.Gather(attends, i):
-            moved, first = RankOneAttention(x, mask, op.Gather(vectors, i), own)
+            next_x, next_first = RankOneAttention(x, mask, op.Gather(vectors, i), block_numbers)
         else:
-            moved = op.Identity(x)
-            first = op.Identity(front)
-        x = op.Identity(moved)
-        front = op.Identity(first)
+            next_x = op.Identity(x)
+            next_first = op.Identity(first)
+        x = op.Identity(next_x)
+        first = op.Identity(next_first)
     code = op.Gather(x, op.Constant(value_int=0), axis=2)
-    reading = op.Squeeze(op.Shape(attends)) - splitting
-    for j in range(reading):
-        n = splitting + j
-        own = op.Gather(numbers, n)
-        room = op.Min(room, Room(code, mask, own))
-        y = FeedForward(x, op.Gather(vectors, n), own)
-        x = op.Slice(own, op.Constant(value_ints=[1]), op.Constant(value_ints=[2])) * y  # rho, attention off
+    n_output_blocks = op.Squeeze(op.Shape(attends)) - n_attention_blocks
+    for j in range(n_output_blocks):
+        n = n_attention_blocks + j
+        block_numbers = op.Gather(numbers, n)
+        smallest = op.Min(smallest, ZoneDistance(code, mask, block_numbers))
+        y = FeedForward(x, op.Gather(vectors, n), block_numbers)
+        rho = op.Slice(block_numbers, op.Constant(value_ints=[1]), op.Constant(value_ints=[2]))
+        x = rho * y  # without attention
     output = op.Identity(x)
-    margin = op.Identity(room)
-    leader = op.Identity(front)
+    margin = op.Identity(smallest)
+    leader = op.Identity(first)
     return output, margin, leader
 
 
@@ -164,5 +165,5 @@ def _parameters(model: Transformer, dtype: str, inputs: int, positions: bool) ->
         "attends": np.array([block.attends for block in model.blocks]),
         "limit": np.array(model.limit, dtype),
         "position_axis": position_axis.astype(dtype),
-        "splitting": np.array(model.read_out, np.int64),
+        "n_attention_blocks": np.array(model.read_out, np.int64),
     }
