@@ -2,7 +2,8 @@
 
     data, teachers -> training set -> finetune -> harden -> fit_head -> tune_jointly -> bundles
 
-With --continue, the last stage alone runs, from released bundles.
+With --continue, the last stage alone runs, from released bundles, which are the teacher; with --head-only,
+only the head is trained, and the encoder stays as released.
 
 The result of every stage is stored in OUT under a digest of all its inputs: an interrupted run resumes, and a
 changed recipe does not reuse the results of another. Choices are made on the validation split, figures are
@@ -12,12 +13,15 @@ measured on the test split.
 from __future__ import annotations
 
 import argparse
+import shutil
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from model_export.data import corpora, names
@@ -25,15 +29,35 @@ from model_export.data.corpora import Rows
 from model_export.data.training_set import TrainingSet
 from model_export.encoder.model import Encoder
 from model_export.encoder.published import FIRST_WORDPIECE, from_mpnet
+from model_export.head.encoded import encode_packed
 from model_export.head.leader_head import LeaderHead
-from model_export.publish import write_bundles
-from model_export.recipe import Recipe, gpu_recipe, make_review_set, make_short_set, select_texts
+from model_export.measure.ablations import ServedModel
+from model_export.measure.scores import sigmoid
+from model_export.publish import write_encoder, write_head
+from model_export.recipe import (
+    Recipe,
+    continued_recipe,
+    find_neutral,
+    gpu_recipe,
+    make_review_set,
+    make_short_set,
+    select_texts,
+)
 from model_export.restore import restore
 from model_export.stage_cache import StageCache, digest, save
-from model_export.stages import StageConfig, StageContext, State, finetune, fit_head, harden, tune_jointly
+from model_export.stages import (
+    StageConfig,
+    StageContext,
+    State,
+    finetune,
+    fit_head,
+    harden,
+    refit_head,
+    tune_jointly,
+)
 from model_export.teacher.apply import apply_teacher
 from model_export.teacher.encoder import Teacher
-from model_export.teacher.fit import fit_teacher
+from model_export.teacher.fit import fit_teacher, positive_probs
 from model_export.teacher.zero_shot import zero_shot_axis, zero_shot_scores
 from model_export.training import Report
 from model_export.training_model import TrainingModel
@@ -48,21 +72,27 @@ Stage = Callable[[TrainingModel, TrainingSet, StageConfig, StageContext, Path], 
 
 def train(
     recipe: Recipe, data: Path, teacher: Path, out: Path, device: torch.device, report: Report,
-    released: Path | None = None,
+    released: Path | None = None, *, head_only: bool = False,
 ) -> None:  # fmt: skip
-    """Run all stages, or the last one on `released` bundles; write both bundles into OUT/models."""
+    """Run all stages, or one on `released` bundles; write both bundles into OUT/models."""
     out.mkdir(parents=True, exist_ok=True)
     sets = corpora.read_all(data)
     vocabulary = (
         read_vocabulary(read_bundle(released / "encoder")) if released else make_vocabulary(sets, teacher)
     )
     tokenizer = WordPieceTokenizer(vocabulary)
-    short, long = make_training_sets(recipe, sets, teacher, tokenizer, out, device, report)
+    short, long = make_training_sets(recipe, sets, teacher, tokenizer, out, device, report, released)
     model = make_model(recipe, teacher, vocabulary, sets).to(device)
     if released:
         restore(model, released, short)
-    cache = StageCache(out, report)
-    run_stages(recipe, model, short, short + long, cache, report, only_last=released is not None)
+    all_texts, cache, context = short + long, StageCache(out, report), StageContext(recipe.seed, report)
+    if released and head_only:
+        states = encode_packed(ServedModel(released, "sentiment").encoder, all_texts.packed)
+        run = partial(refit_head, model, all_texts, recipe.fit_head, context, states=states)
+        inputs = [model, recipe.seed, all_texts, recipe.fit_head]
+        model.load_state_dict(cache.get_or_run("refit_head", inputs, run))
+    else:
+        run_stages(recipe, model, short, all_texts, cache, context, only_last=released is not None)
     provenance = {
         "data": corpora.count_rows(sets),
         "licenses": {
@@ -74,7 +104,14 @@ def train(
     if released:
         provenance["continued_from"] = read_bundle(released / "encoder").card["model_sha256"]
     model.cpu()
-    write_bundles(model.encoder, model.head, vocabulary, sets, out / "models", provenance, report)
+    models = out / "models"
+    if released and head_only:
+        shutil.copytree(released / "encoder", models / "encoder", dirs_exist_ok=True)
+    else:
+        write_encoder(model.encoder, vocabulary, sets, models, provenance)
+    sets["wordnet"] = label_neutral(sets["wordnet"], recipe, teacher, out, device, report)
+    encoder, scales = read_bundle(models / "encoder"), model.encoder.output_scales
+    write_head(model.head, scales, encoder, sets, models, provenance, report)
 
 
 def run_stages(
@@ -83,12 +120,11 @@ def run_stages(
     short: TrainingSet,
     all_texts: TrainingSet,
     cache: StageCache,
-    report: Report,
+    context: StageContext,
     *,
     only_last: bool = False,
 ) -> None:
     """Run all stages, or only the last one; results in the cache are not computed again."""
-    context = StageContext(recipe.seed, report)
     stages: list[tuple[str, Stage, TrainingSet, StageConfig]] = [
         ("finetune", finetune, short, recipe.finetune),
         ("harden", harden, short, recipe.harden),
@@ -110,23 +146,43 @@ def make_training_sets(
     out: Path,
     device: torch.device,
     report: Report,
+    released: Path | None = None,
 ) -> tuple[TrainingSet, TrainingSet]:
-    """Return the short texts and the whole reviews."""
+    """Return the short texts and the whole reviews. The teacher is the `released` model, if there is one."""
     selected = select_texts(sets, recipe)
     texts = [row.text for rows in selected.values() for row in rows]
     published = Teacher(teacher).to(device).eval()
     file = out / f"embeddings-{digest(texts)[:12]}.npy"
     embeddings = apply_teacher(published, published.embed, texts, file, report)
     scores = zero_shot_scores(embeddings, zero_shot_axis(published))
-    fitted = _fitted_teacher(recipe, sets, published, out, report)
-    file = out / f"logits-{digest([texts, recipe.teacher])[:12]}.npy"
-    logits = apply_teacher(fitted, fitted.forward, texts, file, report)
-    short = make_short_set(selected, sets, logits, embeddings, scores, tokenizer, recipe)
+    if released:
+        report(f"{len(texts)} texts by the released model")
+        teacher_probs = sigmoid(ServedModel(released, "sentiment").logits(texts)).astype(np.float32)
+    else:
+        fitted = _fitted_teacher(recipe, sets, published, out, report)
+        file = out / f"logits-{digest([texts, recipe.teacher])[:12]}.npy"
+        teacher_probs = positive_probs(apply_teacher(fitted, fitted.forward, texts, file, report))
+    short = make_short_set(selected, sets, teacher_probs, embeddings, scores, tokenizer, recipe)
     long = make_review_set(sets, tokenizer, recipe)
     for name, subset in (("short", short), ("long", long)):
         tokens, mean = subset.packed.sizes.sum(), subset.targets.mean()
         report(f"{len(subset)} {name} texts, {tokens} tokens, mean target {mean:.2f}")
     return short, long
+
+
+def label_neutral(
+    rows: Rows, recipe: Recipe, teacher: Path, out: Path, device: torch.device, report: Report
+) -> Rows:
+    """Return the held-out everyday sentences, labelled neutral where their zero-shot score is near zero."""
+    rows = [row for row in rows if row.split != "train"]
+    published, texts = Teacher(teacher).to(device).eval(), [row.text for row in rows]
+    file = out / f"embeddings-{digest(texts)[:12]}.npy"
+    embeddings = apply_teacher(published, published.embed, texts, file, report)
+    scores = zero_shot_scores(embeddings, zero_shot_axis(published))
+    is_neutral = find_neutral(scores - scores.mean(), recipe.sources["everyday"])
+    return [
+        replace(row, target=0.5 if neutral else None) for row, neutral in zip(rows, is_neutral, strict=True)
+    ]
 
 
 def make_vocabulary(sets: Mapping[str, Rows], teacher: Path) -> Vocabulary:
@@ -192,6 +248,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--continue", type=Path, dest="released", metavar="FOLDER",
         help="run the last stage alone, from the bundles in FOLDER",
     )  # fmt: skip
+    parser.add_argument(
+        "--head-only",
+        action="store_true",
+        help="with --continue: train the head; the encoder does not change",
+    )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of torch (default: cpu)")
     parser.add_argument(
         "--threads", type=int, default=torch.get_num_threads(), help="threads of torch (default: all cores)"
@@ -203,9 +264,10 @@ def run(arguments: argparse.Namespace) -> int:
     torch.set_num_threads(arguments.threads)
     start_s = time.monotonic()
     recipe = gpu_recipe() if arguments.device == "cuda" else Recipe()
+    recipe = continued_recipe() if arguments.released else recipe
     train(
         recipe, arguments.data, arguments.teacher, arguments.out, torch.device(arguments.device),
         lambda line: print(f"{(time.monotonic() - start_s) / 60:5.1f} min  {line}", flush=True),
-        arguments.released,
+        arguments.released, head_only=arguments.head_only,
     )  # fmt: skip
     return 0

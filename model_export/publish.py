@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 from evaluation.folds import N_FOLDS
 from model_export.bundle import write_bundle
 from model_export.data.corpora import Rows
-from model_export.data.training_set import MAX_TRAINING_WORDS, TrainingSet
+from model_export.data.training_set import batches, pad
 from model_export.encoder import graph as encoder_graph
 from model_export.encoder import quantized as encoder_quantized
-from model_export.encoder.model import Encoder
+from model_export.encoder.model import Encoder, OutputScales
+from model_export.encoder.quantized import ZERO
 from model_export.head import graph as head_graph
 from model_export.head import ood
 from model_export.head import quantized as head_quantized
-from model_export.head.encoded import encode_texts
+from model_export.head.encoded import MAX_TEXT_CHARS, encode_texts
+from model_export.head.fitting import predict_logits
 from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.ablations import served_logits
@@ -36,7 +38,6 @@ from model_export.measure.scores import (
     temperature,
     three_labels,
 )
-from model_export.stages import predict
 from model_export.training import Report
 from service.errors import BundleError
 from service.runtime.bundle import Bundle
@@ -44,12 +45,13 @@ from service.runtime.session import Runtime
 from service.text.encoder import VOCABULARY_KEYS
 from service.text.encoder import Encoder as ServedEncoder
 from service.text.head import Head
-from service.text.tokenizer import Vocabulary, WordPieceTokenizer
+from service.text.tokenizer import Vocabulary
 
 TEXTS_PER_SET = 1_000  # of each split, for calibration and for figures
 OOD_TEXTS_PER_SET = 250  # in-distribution texts of a data set, for the OOD score
 OOD_FALSE_POSITIVE_RATE = 0.005  # of these texts
-CHECKED_TEXTS = 200  # of these, for which the logits of torch and of the graphs must agree
+CHECKED_TEXTS = 200  # of these, for which torch and the graphs must agree
+CHECKED_TOKENS_PER_RUN = 3_000
 LOGIT_TOLERANCE = 1e-4  # the graphs round every contribution
 THRESHOLDS = np.arange(0.7, 3.0, 0.02).round(2)  # of three labels; below log 2 nothing would be neutral
 MAX_ACCURACY_LOSS = 0.005  # of the neutral threshold, compared with the best one
@@ -73,8 +75,13 @@ def _balanced_accuracy(logits: Logits, targets: NDArray[np.float64], threshold: 
 
 
 def compute_figures(logits: Logits, targets: NDArray[np.float64], threshold: float) -> dict[str, Any]:
-    """Return metrics by the sign of the logit, and of three labels if a data set has them."""
+    """Return metrics by the sign of the logit, and of three labels if a data set has them.
+
+    Of a data set that has neutral texts alone, it is the share of them that are classified as neutral.
+    """
     polar = targets != 0.5
+    if not polar.any():
+        return {"texts": len(targets), "neutral": _balanced_accuracy(logits, targets, threshold)}
     truth = targets[polar] > 0.5
     figures = {
         **asdict(score(logits[polar], truth)),
@@ -85,24 +92,32 @@ def compute_figures(logits: Logits, targets: NDArray[np.float64], threshold: flo
     return figures
 
 
-def write_bundles(
-    encoder: Encoder,
+def write_head(
     head: LeaderHead,
-    vocabulary: Vocabulary,
+    scales: OutputScales,
+    bundle: Bundle,
     sets: Mapping[str, Rows],
     models: Path,
     provenance: Mapping[str, Any],
     report: Report,
 ) -> None:
-    """Write both bundles, calibrated on the validation split and with figures of the test split.
+    """Write the head, calibrated on the validation split and with figures of the test split.
+
+    Args:
+        head: the head.
+        scales: the scales of the encoder's outputs.
+        bundle: the encoder.
+        sets: the labelled texts.
+        models: the folder of the bundles.
+        provenance: further fields of the card.
+        report: called with a line of each figure.
 
     Raises:
-        BundleError: The graphs do not give the logits of torch; the head is not written.
+        BundleError: The graph does not give the logits of torch; the head is not written.
     """
-    bundle = _write_encoder(encoder, vocabulary, models, provenance)
     runtime = Runtime("cpu", torch.get_num_threads())
     served = ServedEncoder.load(bundle, runtime)
-    texts = [row.text for rows in sets.values() for row in draw_rows(rows, "validation")[:OOD_TEXTS_PER_SET]]
+    texts = _validation_texts(sets)
     ood_weights, detected = _calibrate_ood(served, texts)
     card: dict[str, Any] = {
         "name": "sentiment",
@@ -114,14 +129,14 @@ def write_bundles(
     }  # fmt: skip
 
     def load() -> tuple[onnx.ModelProto, Head]:
-        graph = head_graph.to_onnx(head_quantized.quantize(head, encoder.output_scales) | ood_weights)
+        graph = head_graph.to_onnx(head_quantized.quantize(head, scales) | ood_weights)
         return graph, Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
 
     def measure(served_head: Head, split: str) -> dict[str, LogitsAndTargets]:
         return {name: _measure(served, served_head, draw_rows(rows, split)) for name, rows in sets.items()}
 
     _, served_head = load()
-    _check_logits(encoder, head, served, served_head, WordPieceTokenizer(vocabulary), texts)
+    _check_logits(head, scales, served, served_head, _every(CHECKED_TEXTS, texts))
     validation = measure(served_head, "validation")
     factor = _fit_temperature(validation)
     with torch.no_grad():
@@ -133,7 +148,7 @@ def write_bundles(
     test = measure(served_head, "test")
     card["figures"] = {name: compute_figures(x, y, threshold) for name, (x, y) in test.items() if len(x)}
     for name, figures in card["figures"].items():
-        report(f"{name}: balanced accuracy {100 * figures['balanced_accuracy']:.1f}")
+        report(f"{name}: {figures}")
     card |= {"neutral_threshold": threshold, "readout": {"vector": head.v[0].tolist()}}
     write_bundle(models, "text-classification", card, graph, float_model=to_float(graph))
 
@@ -150,10 +165,18 @@ def _fit_temperature(measured: Mapping[str, LogitsAndTargets]) -> float:
     return temperature(x[y != 0.5], y[y != 0.5] > 0.5)
 
 
-def _write_encoder(
-    encoder: Encoder, vocabulary: Vocabulary, models: Path, provenance: Mapping[str, Any]
+def write_encoder(
+    encoder: Encoder,
+    vocabulary: Vocabulary,
+    sets: Mapping[str, Rows],
+    models: Path,
+    provenance: Mapping[str, Any],
 ) -> Bundle:
-    """Write the encoder with both of its graphs and its vocabulary."""
+    """Write the encoder with both of its graphs and its vocabulary.
+
+    Raises:
+        BundleError: The graph does not give the states of torch.
+    """
     config = encoder.config
     card = {
         "name": "encoder",
@@ -166,25 +189,52 @@ def _write_encoder(
     }
     weights = encoder_quantized.quantize(encoder)
     graph, float_graph = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
-    return write_bundle(models, "encoder", card, graph, json.dumps(lists, ensure_ascii=False), float_graph)
+    bundle = write_bundle(models, "encoder", card, graph, json.dumps(lists, ensure_ascii=False), float_graph)
+    served = ServedEncoder.load(bundle, Runtime("cpu", torch.get_num_threads()))
+    _check_states(encoder, served, _every(CHECKED_TEXTS, _validation_texts(sets)))
+    return bundle
+
+
+@torch.no_grad()
+def _check_states(encoder: Encoder, served: ServedEncoder, texts: list[str]) -> None:
+    """Raise BundleError if the graph of the encoder does not give the states of torch."""
+    chunks = [chunk for text in texts for chunk in served.tokenize(text).chunks()]
+    outputs = served.encode(chunks, output_attentions=False)
+    n_equal = 0
+    for rows in batches(np.array([len(token_ids) for token_ids, _ in chunks]), CHECKED_TOKENS_PER_RUN):
+        states = encoder.quantized(pad([chunks[i][0] for i in rows], 0))[:2]
+        for i, *of_chunk in zip(rows.tolist(), *states, strict=True):
+            expected = (outputs[i].hidden_states, outputs[i].input_embeddings)
+            n_equal += all(
+                np.array_equal(state[: len(codes)].numpy() + ZERO, codes)
+                for state, codes in zip(of_chunk, expected, strict=True)
+            )
+    if not chunks or n_equal < len(chunks):
+        problem = f"torch and the graph agree on the states of {n_equal} of {len(chunks)} chunks"
+        raise BundleError(f"encoder: {problem}", param="model.onnx")
 
 
 def _check_logits(
-    encoder: Encoder,
-    head: LeaderHead,
-    served: ServedEncoder,
-    served_head: Head,
-    tokenizer: WordPieceTokenizer,
-    texts: list[str],
+    head: LeaderHead, scales: OutputScales, served: ServedEncoder, served_head: Head, texts: list[str]
 ) -> None:
-    """Raise BundleError if the graphs do not give the logits of torch."""
-    texts = [text for text in texts if 0 < len(served.tokenize(text)) <= MAX_TRAINING_WORDS]
-    texts = texts[:: 1 + len(texts) // CHECKED_TEXTS]
-    logits = predict(encoder, head, TrainingSet.from_texts(tokenizer, texts, [0.0] * len(texts)))[:, 0]
-    equal = np.isclose(logits, served_logits(served, served_head, texts), rtol=0, atol=LOGIT_TOLERANCE)
+    """Raise BundleError if the graph of the head does not give the logits of torch."""
+    states, rows = encode_texts(served, texts)
+    logits = predict_logits(head, states, scales)[:, 0]
+    served_texts = [texts[i][:MAX_TEXT_CHARS] for i in rows.tolist()]
+    equal = np.isclose(logits, served_logits(served, served_head, served_texts), rtol=0, atol=LOGIT_TOLERANCE)
     if not len(equal) or not equal.all():
         problem = f"torch and the graphs agree on the logits of {equal.sum()} of {len(equal)} texts"
         raise BundleError(f"sentiment is not written: {problem}", param="model.onnx")
+
+
+def _validation_texts(sets: Mapping[str, Rows]) -> list[str]:
+    """Return texts of all data sets."""
+    return [row.text for rows in sets.values() for row in draw_rows(rows, "validation")[:OOD_TEXTS_PER_SET]]
+
+
+def _every(n: int, texts: list[str]) -> list[str]:
+    """Return about `n` of the texts."""
+    return texts[:: 1 + len(texts) // n]
 
 
 def _calibrate_ood(encoder: ServedEncoder, texts: list[str]) -> tuple[dict[str, Any], float]:

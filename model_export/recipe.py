@@ -1,8 +1,8 @@
 """The recipe of the pretrained models: the texts, their targets, and the length of each stage.
 
 The logit of a short text is the sum of two teachers: the fitted teacher, mixed with the label if there is
-one, and the zero-shot score of the published encoder. Everyday sentences have only the second. The targets of
-whole reviews are their labels.
+one, and the zero-shot score of the published encoder. Everyday sentences have only the second; where it is
+near zero, they are labelled neutral. The targets of whole reviews are their labels.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from model_export.data.training_set import TrainingSet
 from model_export.head.leader_head import LeaderHeadConfig
 from model_export.stages import StageConfig
 from model_export.teacher.apply import Float16Array
-from model_export.teacher.fit import GPU_TEACHER, THREE_LABEL_SETS, TeacherConfig, positive_probs
+from model_export.teacher.fit import GPU_TEACHER, THREE_LABEL_SETS, TeacherConfig
 from service.text.tokenizer import WordPieceTokenizer
 
 UNLIMITED = 10**9
 MIN_TARGET = 0.03  # targets are at least this, and at most 1 minus this
+NEUTRAL_LOGIT = 1.5  # of the zero-shot score, up to which a text without a teacher is labelled neutral
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,27 @@ def gpu_recipe() -> Recipe:
     )
 
 
+def continued_recipe() -> Recipe:
+    """Return the recipe for further training of released models, which are the teacher: fewer texts."""
+    default = Recipe()
+    max_texts = {"yelp": 10_000, "film": 6_000, "shop": 3_000, "electronics": 3_000, "phrases": 3_000,
+                 "everyday": 16_000}  # fmt: skip
+    sources = {
+        name: replace(source, max_texts=max_texts.get(name, UNLIMITED), repeats=1)
+        for name, source in default.sources.items()
+    }
+    return replace(
+        default,
+        sources={
+            name: replace(source, label_weight=0.4, zero_shot_weight=0.0) if source.teacher else source
+            for name, source in sources.items()
+        },
+        reviews={"amazon": 250, "reviews": 500},
+        fit_head=replace(default.fit_head, epochs=3.0, tokens_per_batch=3_000, head_lr=1e-3),
+        tune_jointly=replace(default.tune_jointly, epochs=1.0),
+    )
+
+
 def select_texts(sets: Mapping[str, Rows], recipe: Recipe) -> dict[str, Rows]:
     """Return the training texts of each source."""
     rng, selected = random.Random(11), {}
@@ -118,7 +140,7 @@ def _balance(rows: Rows, max_texts: int) -> Rows:
 def make_short_set(
     selected: Mapping[str, Rows],
     sets: Mapping[str, Rows],
-    logits: Float16Array,
+    teacher_probs: NDArray[np.float32],
     embeddings: Float16Array,
     scores: NDArray[np.float32],
     tokenizer: WordPieceTokenizer,
@@ -126,7 +148,7 @@ def make_short_set(
 ) -> TrainingSet:
     """Return the selected texts of one chunk with their targets.
 
-    `logits`, `embeddings` and `scores` are in the order of the selected texts. The mean score of texts
+    `teacher_probs`, `embeddings` and `scores` are in the order of the selected texts. The mean score of texts
     without a teacher, most of which are neutral, is subtracted from all scores.
     """
     three_labels = {
@@ -138,17 +160,25 @@ def make_short_set(
     }
     if neutral := [index_of[name] for name in selected if not recipe.sources[name].teacher]:
         scores = scores - scores[np.concatenate(neutral)].mean()
-    texts, targets, rows = [], [], []
+    texts, targets, labels, rows = [], [], [], []
     for name, selection in selected.items():
         source, index = recipe.sources[name], index_of[name]
-        teacher = positive_probs(logits[index]) if source.teacher else None
+        teacher = teacher_probs[index] if source.teacher else None
         target = sum_targets(selection, scores[index], teacher, source)
+        label = np.array([three_labels.get(row.text, np.nan) for row in selection])
+        label[find_neutral(scores[index], source)] = 0.5
         texts += [row.text for row in selection] * source.repeats
         targets += target.tolist() * source.repeats
+        labels += label.tolist() * source.repeats
         rows += index.tolist() * source.repeats
-    labels = [np.nan if (label := three_labels.get(text)) is None else label for text in texts]
     training_set = TrainingSet.from_texts(tokenizer, texts, targets, labels, embeddings[np.array(rows)])
     return training_set.single_chunk()
+
+
+def find_neutral(scores: NDArray[np.float32], source: SourceConfig) -> NDArray[np.bool_]:
+    """Return which texts are labelled neutral: those without a teacher whose zero-shot score is near zero."""
+    near_zero = np.abs(source.zero_shot_weight * scores) <= NEUTRAL_LOGIT
+    return near_zero if not source.teacher else np.zeros_like(near_zero)
 
 
 def sum_targets(

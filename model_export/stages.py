@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -27,6 +28,7 @@ from model_export.data.training_set import Batch, Ints, TrainingSet, plan_epochs
 from model_export.encoder.attention import PAD, AttentionRecord
 from model_export.encoder.fake_quantization import MaxObserver
 from model_export.encoder.model import Encoder
+from model_export.encoder.quantized import ZERO
 from model_export.head.leader_head import LeaderHead
 from model_export.training import ParameterGroup, Report, train_loop
 from model_export.training_model import TrainingModel
@@ -102,7 +104,7 @@ def harden(
 def fit_head(
     model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
-    """Train a leader head on the quantized encoder; return all weights."""
+    """Train a new leader head on the quantized encoder; return all weights."""
     calibrate(model.encoder, texts)
     with torch.no_grad():  # words are placed by the direction of the pooled head
         model.head.projection.weight[0] = 0.35 * model.pooled.linear.weight[0]
@@ -113,10 +115,32 @@ def fit_head(
         _, _, _, loss = _leader_loss(model, texts, rows, config)
         return loss
 
-    groups = [ParameterGroup([*model.head.parameters(), model.threshold.raw], config.head_lr / config.lr)]
-    model.head.train()
-    _run("fit_head", groups, texts, config, context, checkpoint, compute_loss)
-    model.head.eval()
+    _train_head([*model.head.parameters()], model, texts, config, context, checkpoint, compute_loss)
+    return model.state_dict()
+
+
+def refit_head(
+    model: TrainingModel,
+    texts: TrainingSet,
+    config: StageConfig,
+    context: StageContext,
+    checkpoint: Path,
+    states: NDArray[np.uint8],
+) -> State:
+    """Train the leader head further on `states` [T, 2, W], which the encoder as released gives.
+
+    Return all weights. The reach of words stays: without the encoder it would only shrink, and with it the
+    difference between opinion words and others.
+    """
+    device, head = device_of(model), model.head
+
+    def compute_loss(rows: Ints, progress: float) -> Tensor:
+        batch = texts.packed.batch(rows).to(device)
+        x = to_device(texts.packed.padded_states(states, rows), device).float() - ZERO
+        return _head_loss(model, texts, rows, batch, x[:, :, 0], x[:, :, 1], config)
+
+    trained = [*head.projection.parameters(), head.v, head.b]
+    _train_head(trained, model, texts, config, context, checkpoint, compute_loss)
     return model.state_dict()
 
 
@@ -248,12 +272,25 @@ def _leader_loss(
     batch = texts.packed.batch(rows).to(device)
     with mixed_precision(batch.token_ids):
         hidden, embedding, attention = model.encoder.quantized(batch.token_ids)
+    return batch, hidden, attention, _head_loss(model, texts, rows, batch, hidden, embedding, config)
+
+
+def _head_loss(
+    model: TrainingModel,
+    texts: TrainingSet,
+    rows: Ints,
+    batch: Batch,
+    hidden: Tensor,
+    embedding: Tensor,
+    config: StageConfig,
+) -> Tensor:
+    """Return the loss of the leader head on the quantized outputs of the encoder."""
     logits, reach = model.head(model.encoder.output_scales, hidden, embedding, batch)
     logits = logits[:, 0].float()
-    labels = to_device(torch.from_numpy(texts.three_labels[rows]), device)
+    labels = to_device(torch.from_numpy(texts.three_labels[rows]), device_of(model))
     loss = binary_cross_entropy_with_logits(logits, targets_of(model, texts, rows))
-    loss = loss + config.reach_price * reach.float() + model.threshold(logits, labels)
-    return batch, hidden, attention, loss
+    total: Tensor = loss + config.reach_price * reach.float() + model.threshold(logits, labels)
+    return total
 
 
 def _train_pooled(
@@ -272,6 +309,21 @@ def _train_pooled(
     ]
     _run(name, groups, texts, config, context, checkpoint, compute_loss)
     return model.state_dict()
+
+
+def _train_head(
+    parameters: list[nn.Parameter],
+    model: TrainingModel,
+    texts: TrainingSet,
+    config: StageConfig,
+    context: StageContext,
+    checkpoint: Path,
+    compute_loss: Loss,
+) -> None:
+    groups = [ParameterGroup([*parameters, model.threshold.raw], config.head_lr / config.lr)]
+    model.head.train()
+    _run("fit_head", groups, texts, config, context, checkpoint, compute_loss)
+    model.head.eval()
 
 
 def _run(

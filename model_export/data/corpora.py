@@ -61,7 +61,7 @@ def read_all(data: Path) -> dict[str, Rows]:
         "amazon": read_table(data / "amazon/reviews.tsv.gz", "amazon"),
         "electronics": read_table(data / "amazon/electronics.tsv.gz", "electronics"),
         "mpqa": read_table(data / "mpqa/phrases.tsv.gz", "mpqa"),
-        "wordnet": read_examples(data / "wordnet/examples.txt.gz"),
+        "wordnet": read_examples(data / "wordnet/examples.txt.gz", "wordnet"),
     }
     return {name: drop_near_duplicates(rows) for name, rows in sets.items()}
 
@@ -83,12 +83,13 @@ def read_table(path: Path, salt: str) -> Rows:
     return rows
 
 
-def read_examples(path: Path) -> Rows:
-    """Read a file with one text per line, without labels."""
+def read_examples(path: Path, salt: str) -> Rows:
+    """Read a file with one text per line, without labels. The split is drawn as in `read_table`."""
     if not path.exists():
         raise NotFound(f"{path}: there is no such file", param="data")
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [Row(clean(line.strip()), None) for line in file if line.strip()]
+        texts = [line.strip() for line in file if line.strip()]
+    return [Row(clean(text), None, _draw_split(salt + text)) for text in texts]
 
 
 def read_reviews(archive: Path) -> Rows:

@@ -124,6 +124,16 @@ class PackedTexts:
         """Return [B, N], the token ids of texts of one chunk, padded with zeros."""
         return _pad_parts(self.token_ids, self.chunk_offsets, self.text_offsets[rows], 0)
 
+    def padded_states(self, states: NDArray[np.uint8], rows: Ints) -> Tensor:
+        """Return the states [chunks, N, ..] of some texts, out of those of all tokens [T, ..].
+
+        Padding has the states of other tokens: no word has it.
+        """
+        chunks = _ranges(self.text_offsets[rows], self.text_offsets[rows + 1])
+        starts, sizes = self.chunk_offsets[chunks], np.diff(self.chunk_offsets)[chunks]
+        index = starts[:, None] + np.arange(sizes.max())
+        return torch.from_numpy(states[np.minimum(index, len(states) - 1)])
+
     def batch(self, rows: Ints) -> Batch:
         """Return the chunks and words of some texts."""
         chunks = _ranges(self.text_offsets[rows], self.text_offsets[rows + 1])

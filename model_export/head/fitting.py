@@ -134,10 +134,10 @@ def _optimizer(head: LeaderHead) -> torch.optim.Optimizer:
 
 
 @torch.no_grad()
-def predict_logits(head: LeaderHead, texts: EncodedTexts) -> Floats:
-    """Return the logits that the graph gives, [n, C]."""
+def predict_logits(head: LeaderHead, texts: EncodedTexts, scales: OutputScales | None = None) -> Floats:
+    """Return the logits that the graph gives, [n, C]; without `scales`, those of a custom model."""
     head.eval()
-    scales = fixed_scales(texts.width)
+    scales = scales or fixed_scales(texts.width)
     return np.asarray(_map_batches(texts, lambda batch: head(scales, *batch)[0]).numpy(), np.float64)
 
 

@@ -12,17 +12,21 @@ from encoders import RELATIVE, random_encoder, random_head
 from model_export.data.corpora import Row
 from model_export.data.names import is_english_token
 from model_export.data.training_set import TrainingSet
-from model_export.encoder.quantized import quantize
+from model_export.encoder.attention import PAD
+from model_export.encoder.quantized import ZERO, quantize
+from model_export.head.encoded import encode_packed
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.ablations import ServedModel
 from model_export.measure.scores import neutral_band, sigmoid, three_labels
 from model_export.pretrained import set_special_tokens
-from model_export.publish import compute_figures, fit_neutral_threshold, write_bundles
+from model_export.publish import compute_figures, fit_neutral_threshold, write_encoder, write_head
 from model_export.restore import restore
 from model_export.stages import calibrate, predict
 from model_export.training_model import TrainingModel
 from service.errors import BundleError
+from service.runtime.session import Runtime
 from service.text.encoder import VOCABULARY_KEYS
+from service.text.encoder import Encoder as ServedEncoder
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 VOCABULARY = Vocabulary(**{field: WORD_LISTS[key] for field, key in VOCABULARY_KEYS.items()})
@@ -40,7 +44,8 @@ class Louder(LeaderHead):
 
 
 def write(encoder, head, models):
-    write_bundles(encoder, head, VOCABULARY, SETS, models, {}, lambda line: None)
+    bundle = write_encoder(encoder, VOCABULARY, SETS, models, {})
+    write_head(head, encoder.output_scales, bundle, SETS, models, {}, lambda line: None)
 
 
 def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
@@ -52,6 +57,14 @@ def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
     assert not (tmp_path / "sentiment").exists()
     write(encoder, head, tmp_path)
     assert np.ptp(ServedModel(tmp_path, "sentiment").logits(TEXTS)) > 0.1
+
+
+def test_encoder_is_refused_if_its_graph_does_not_give_the_states_of_torch(tmp_path, monkeypatch):
+    encoder = random_encoder()
+    quantized = encoder.quantized
+    monkeypatch.setattr(encoder, "quantized", lambda x: (quantized(x)[0] + 1, *quantized(x)[1:]))
+    with pytest.raises(BundleError, match="the states of 0 of 98 chunks"):
+        write(encoder, random_head(), tmp_path)
 
 
 def test_card_has_figures_of_the_test_split_by_the_graph_that_is_served(tmp_path):
@@ -81,6 +94,22 @@ def test_released_weights_are_restored_to_the_bit(tmp_path):
     assert np.array_equal(predict(published, restored.head, texts), predict(random, model.head, texts))
     threshold = json.loads((tmp_path / "sentiment" / "card.json").read_text())["neutral_threshold"]
     assert restored.threshold.value.item() == pytest.approx(threshold)
+
+
+def test_states_of_packed_texts_are_those_of_torch(tmp_path):
+    encoder = random_encoder()
+    served = ServedEncoder.load(write_encoder(encoder, VOCABULARY, SETS, tmp_path, {}), Runtime("cpu", 1))
+    texts = [" ".join(TEXTS[:20]), *TEXTS[:9]]  # the first has several chunks
+    packed = TrainingSet.from_texts(WordPieceTokenizer(VOCABULARY), texts, [0.5] * len(texts)).packed
+    rows = np.array([5, 0, 9])
+    batch = packed.batch(rows)
+    x = packed.padded_states(encode_packed(served, packed), rows).float() - ZERO
+    is_token = batch.token_ids != PAD
+    with torch.no_grad():
+        hidden, embedding, _ = encoder.quantized(batch.token_ids)
+    assert len(batch.token_ids) > len(rows)
+    assert torch.equal(x[:, :, 0][is_token], hidden[is_token])
+    assert torch.equal(x[:, :, 1][is_token], embedding[is_token])
 
 
 def test_special_tokens_begin_as_the_mean_of_their_words():
@@ -128,3 +157,8 @@ def test_figures_are_by_the_sign_and_of_three_labels():
     figures = compute_figures(np.array([3.0, -3.0, 0.1, -0.2]), np.array([1.0, 0.0, 0.5, 0.0]), 1.0)
     assert figures["balanced_accuracy"] == 1.0
     assert figures["three_labels"] == pytest.approx((1 + 1 + 0.5) / 3)
+
+
+def test_figure_of_neutral_texts_is_the_share_classified_as_neutral():
+    figures = compute_figures(np.array([3.0, -0.1, 0.1, -0.2]), np.full(4, 0.5), 1.0)
+    assert figures == {"texts": 4, "neutral": 0.75}

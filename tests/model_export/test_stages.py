@@ -22,9 +22,9 @@ from model_export.stages import (
     harden,
     mean_state,
     predict,
+    refit_head,
     tune_jointly,
 )
-from model_export.teacher.fit import positive_probs
 from model_export.training_model import EmbeddingDistillation, NeutralThreshold, TrainingModel
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
@@ -90,6 +90,18 @@ def test_tune_jointly_learns_the_training_set_in_whole_numbers(tmp_path):
     tune_jointly(model, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
     logits = predict(model.encoder, model.head, TEXTS)[:, 0]
     assert ((logits > 0) == (TEXTS.targets > 0.5)).mean() > 0.95
+
+
+def test_refit_head_changes_neither_the_encoder_nor_the_reach_of_words(tmp_path):
+    model, untrained = new_model(), new_model()
+    states = np.random.default_rng(0).integers(0, 255, (TEXTS.packed.sizes.sum(), 2, 32), np.uint8)
+    refit_head(model, TEXTS, CONFIG, StageContext(0, lambda line: None), tmp_path / "x", states)
+    changed = {
+        name.rpartition(".")[0]
+        for name, weight in model.state_dict().items()
+        if not torch.equal(weight, untrained.state_dict()[name])
+    }
+    assert changed == {"head", "head.projection", "threshold"}
 
 
 @pytest.mark.parametrize("epochs", [0.4, 1.0, 2.5])
@@ -165,23 +177,27 @@ def test_target_is_the_sum_of_both_teachers():
 
 def test_short_texts_have_targets_labels_and_embeddings():
     selected = select_texts(SETS, RECIPE)
-    logits = np.tile(np.array([1.0, 0.0, 1.0], np.float16), (5, 1))
+    teacher = 0.6
     embeddings = np.arange(5, dtype=np.float16)[:, None]
-    texts = make_short_set(selected, SETS, logits, embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE)
-    teacher = positive_probs(logits)[0]
+    texts = make_short_set(
+        selected, SETS, np.full(5, teacher), embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE
+    )
     assert texts.targets.tolist() == pytest.approx(8 * [0.75 * teacher + 0.25] + [teacher])
     assert texts.three_labels.tolist()[:8] == 8 * [1.0]
     assert np.isnan(texts.three_labels[8])
     assert texts.embeddings[:, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
 
 
-def test_mean_score_of_texts_without_a_teacher_is_zero():
+def test_texts_without_a_teacher_have_mean_score_zero_and_neutral_labels():
     recipe = Recipe(sources={"everyday": SourceConfig(("wordnet",), teacher=False, zero_shot_weight=10.0)})
     rows = [Row(text, None, "train") for text in ("good film", "bad film", "soup")]
     scores = np.array([0.2, -0.3, -0.2], np.float32)  # their mean is -.1
     embeddings = np.zeros((3, 1), np.float16)
     texts = make_short_set(
-        {"everyday": rows}, {"tweets": [], "electronics": []}, np.zeros((3, 3), np.float16), embeddings,
+        {"everyday": rows}, {"tweets": [], "electronics": []}, np.zeros(3, np.float32), embeddings,
         scores, TOKENIZER, recipe,
     )  # fmt: skip
     assert texts.targets.tolist() == pytest.approx((1 / (1 + np.exp([-3.0, 2.0, 1.0]))).tolist())
+    assert texts.three_labels.tolist() == pytest.approx(
+        [np.nan, np.nan, 0.5], nan_ok=True
+    )  # near zero: neutral
