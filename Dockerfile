@@ -54,14 +54,14 @@ RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
 FROM everything AS online
 RUN rm -r /application/bin/hardmax-export /application/lib/python*/site-packages/model_export
 
-# ---- what the images share: an account that owns nothing, and the two ways to ask how the service is
+# ---- what the images share: an account that owns no files, and the health check
 
 FROM base AS runtime
 RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /tmp hardmax
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["hardmax"]
-ARG VERSION=0.4.3
+ARG VERSION=0.4.4
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="hardmax" \
       org.opencontainers.image.description="Sentiment and text classification with exact, built-in explanations" \

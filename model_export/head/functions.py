@@ -4,14 +4,8 @@ H heads, B texts of N words, M words of all texts, K candidates, d dimensions. A
 lies on grids of powers of two: exact in double precision, whatever the batch and the device.
 
 subtle: names and docstrings of the functions are part of the exported graph, and so of its `family`: heads
-run together only if they are equal. They are those of the released models and must not change. They mean:
-
-    piece               token                       places (of words)     positions
-    nobody              no word: padding            Places                initial positions and weights
-    told                the output of `projection`  Twins, twins          words at the same position
-    Corners             candidates near the hull    Once                  every word is a candidate
-    Whose               masks and word indices      Since                 the layer since which a word leads
-    Unlike              out-of-distribution score   Sizes                 tokens of each word
+run together only if they are equal. After a change, write the pretrained heads again with
+`to_onnx(read_weights(model))`; custom models run apart from them until they are trained again.
 """
 # mypy: allow-untyped-defs, allow-untyped-calls
 
@@ -27,45 +21,47 @@ MAX_WORDS_WITHOUT_SEARCH = 64  # of a text; for longer ones the candidates are s
 
 
 @script(domain)
-def Rows(x, places):
-    """The rows of each head's x [H,n,c] at `places`, and zeros where these are n."""
-    return op.Gather(op.Pad(x, op.Constant(value_ints=[0, 0, 0, 0, 1, 0])), places, axis=1)
+def GatherRows(x, indices):
+    """Return the rows of each head's x [H,n,c] at `indices`, and zeros where an index is n."""
+    return op.Gather(op.Pad(x, op.Constant(value_ints=[0, 0, 0, 0, 1, 0])), indices, axis=1)
 
 
 @script(domain)
-def Words(states, members, sizes, weight, unit, bias, zero):
-    """A linear map of whole numbers, the mean over the pieces of each word: [H,M,c].
+def ProjectWords(states, members, n_tokens, weight, unit, bias, zero):
+    """Return a linear map of whole numbers, its mean over the tokens of each word: [H,M,c].
 
     subtle: weights are uint8 too. Without VNNI products of uint8 and int8 overflow, unless one is constant.
     """
-    rows = Rows(op.MatMulInteger(states, weight, zero, zero), members)  # [H,M,P,c]
+    rows = GatherRows(op.MatMulInteger(states, weight, zero, zero), members)  # [H,M,P,c]
     sums = op.Cast(op.ReduceSum(rows, op.Constant(value_ints=[2]), keepdims=0), to=1)
-    return sums / sizes * unit + bias
+    return sums / n_tokens * unit + bias
 
 
 @script(domain)
-def Reach(words, hidden_steps, weight, unit, bias, zero, least, rest):
-    """How far from the origin a word may stand: a small network over the word alone, [H,M,1]."""
+def Reach(words, hidden_steps, weight, unit, bias, zero, min_reach, reach_range):
+    """Return the reach of each word by a small network over its input embedding, [H,M,1]."""
     none = op.Cast(op.Constant(value_int=0), to=2)
     hidden = op.QuantizeLinear(words * hidden_steps, op.Constant(value_float=1.0), none)
     f = op.Cast(op.Cast(op.MatMulInteger(hidden, weight, none, zero), to=1) * unit + bias, to=11)
     half = op.CastLike(op.Constant(value_float=0.5), f)
     one = op.CastLike(op.Constant(value_float=1.0), f)
-    return least + rest * (half + half * f / op.Sqrt(one + f * f))
+    return min_reach + reach_range * (half + half * f / op.Sqrt(one + f * f))
 
 
 @script(domain)
-def Places(told, reach, scale, first_axis, longest, direction_grid, place_grid, weight_grid):
-    """z [H,M,d] and w [H,M,1] of each word."""
+def InitialPoints(
+    projected, reach, scale, first_axis, max_direction, direction_grid, point_grid, weight_grid
+):
+    """Return the initial point z [H,M,d] and the weight w [H,M,1] of each word."""
     axis = op.Constant(value_ints=[2])
     last = op.Constant(value_ints=[-1])
-    t = op.Cast(op.Slice(told, last, op.Constant(value_ints=[9999]), axis), to=11)
-    r = op.Cast(op.Slice(told, op.Constant(value_ints=[0]), last, axis), to=11)
+    t = op.Cast(op.Slice(projected, last, op.Constant(value_ints=[9999]), axis), to=11)
+    r = op.Cast(op.Slice(projected, op.Constant(value_ints=[0]), last, axis), to=11)
     one = op.CastLike(op.Constant(value_float=1.0), t)
     two = op.CastLike(op.Constant(value_float=2.0), t)
-    r = op.Round(op.Clip(r, -longest, longest) * direction_grid) / direction_grid
-    far = scale * (r / op.Sqrt(one + op.ReduceSum(r * r, axis, keepdims=1)))
-    z = op.Round(far * reach * place_grid) / place_grid
+    r = op.Round(op.Clip(r, -max_direction, max_direction) * direction_grid) / direction_grid
+    direction = scale * (r / op.Sqrt(one + op.ReduceSum(r * r, axis, keepdims=1)))
+    z = op.Round(direction * reach * point_grid) / point_grid
     at_origin = op.ReduceMax(op.Abs(z), axis, keepdims=1) == op.CastLike(op.Constant(value_float=0.0), z)
     z = z + op.CastLike(at_origin, z) * first_axis
     w = op.Round((t + op.Sqrt(one + t * t)) / two * weight_grid) / weight_grid
@@ -73,134 +69,138 @@ def Places(told, reach, scale, first_axis, longest, direction_grid, place_grid, 
 
 
 @script(domain)
-def Twins(z, number, penalty, never, wide):
-    """Of the words at each place the first, and how many they are: a text that says one thing a thousand
-    times has few places. Texts with fewer than another have some that nobody stands at.
+def DistinctPoints(z, indices, penalty, padding_score, coordinate_factor):
+    """Return the distinct points of each text as keys: point, first index, penalty, number of words.
 
+    A text with many equal words has few of them. Texts with fewer keys than another are padded.
     Both coordinates make one number, by which the words are sorted.
     """
     axis = op.Constant(value_ints=[2])
     three = op.Constant(value_ints=[3])
     one = op.Constant(value_ints=[1])
-    end = op.Shape(number, start=2, end=3)
+    end = op.Shape(indices, start=2, end=3)
     x, y = op.Split(z, axis=3, num_outputs=2)
-    code = (op.Squeeze(x, three) + penalty) * wide + op.Squeeze(y, three)
+    code = (op.Squeeze(x, three) + penalty) * coordinate_factor + op.Squeeze(y, three)
     code, order = op.TopK(code, end, axis=2, largest=0)
-    before = op.Slice(code, op.Constant(value_ints=[0]), op.Constant(value_ints=[-1]), axis)
-    other = op.Not(op.Slice(code, one, end, axis) == before)  # from the second on
-    position = op.Range(op.Constant(value_int=1), op.Squeeze(end), op.Constant(value_int=1))
-    begins = op.Pad(op.Where(other, position, end), op.Constant(value_ints=[0, 0, 1, 0, 0, 0]))
-    most = op.ReduceMax(op.ReduceSum(op.Cast(begins < end, to=7), axis, keepdims=0), keepdims=0)
-    begins, _ = op.TopK(begins, op.Reshape(most, one), axis=2, largest=0)
-    ends = op.Pad(op.Slice(begins, one, end, axis), op.Constant(value_ints=[0, 0, 0, 0, 0, 1]), end)
-    which = op.GatherElements(order, op.Min(begins, end - one), axis=2)
+    previous = op.Slice(code, op.Constant(value_ints=[0]), op.Constant(value_ints=[-1]), axis)
+    is_new = op.Not(op.Slice(code, one, end, axis) == previous)  # from the second on
+    rank = op.Range(op.Constant(value_int=1), op.Squeeze(end), op.Constant(value_int=1))
+    starts = op.Pad(op.Where(is_new, rank, end), op.Constant(value_ints=[0, 0, 1, 0, 0, 0]))
+    n_keys = op.ReduceMax(op.ReduceSum(op.Cast(starts < end, to=7), axis, keepdims=0), keepdims=0)
+    starts, _ = op.TopK(starts, op.Reshape(n_keys, one), axis=2, largest=0)
+    ends = op.Pad(op.Slice(starts, one, end, axis), op.Constant(value_ints=[0, 0, 0, 0, 0, 1]), end)
+    first = op.GatherElements(order, op.Min(starts, end - one), axis=2)
     both = op.Constant(value_ints=[1, 1, 1, 2])
-    keys = op.GatherElements(z, op.Expand(op.Unsqueeze(which, three), both), axis=2)
-    numbers = op.GatherElements(number, which, axis=2)
-    penalties = op.Where(begins < end, op.GatherElements(penalty, which, axis=2), never)
-    return keys, numbers, penalties, op.CastLike(ends - begins, z)
+    keys = op.GatherElements(z, op.Expand(op.Unsqueeze(first, three), both), axis=2)
+    key_indices = op.GatherElements(indices, first, axis=2)
+    penalties = op.Where(starts < end, op.GatherElements(penalty, first, axis=2), padding_score)
+    return keys, key_indices, penalties, op.CastLike(ends - starts, z)
 
 
 @script(domain)
-def Corners(z, number, penalty, directions, turn, next, margin):
-    """The places that may be followed, in the plane: those not well inside the convex hull.
+def HullCandidates(z, indices, penalty, directions, quarter_turn, next, margin):
+    """Return as keys the points in the plane that may be leaders: those not well inside the convex hull.
 
-    <z_i, .> is largest at a corner of the hull. The places that are extreme in `directions` [2,M], which turn
-    once anticlockwise, are corners of a polygon inside it. A place that lies deeper than `margin` in this
-    polygon scores less than one of its corners, for every query. The others are kept: as many for each text
-    as the text with most of them has; whether these are `many`.
+    <z_i, .> is largest at a vertex of the hull. The points that are extreme in `directions` [2,M], which turn
+    once anticlockwise, are vertices of a polygon inside it. A point that lies deeper than `margin` in this
+    polygon scores less than one of its vertices, for every query. The others are candidates: as many of each
+    text as of the text with most of them. The last output is whether there are many.
     """
     axis = op.Constant(value_ints=[2])
     three = op.Constant(value_ints=[3])
     both = op.Constant(value_ints=[1, 1, 1, 2])
-    at = op.Unsqueeze(op.ArgMax(op.MatMul(z, directions), axis=2, keepdims=0), three)  # [H,B,M,1]
-    corner = op.GatherElements(z, op.Expand(at, both), axis=2)  # [H,B,M,2]
-    side = op.Gather(corner, next, axis=2) - corner
-    outward = op.MatMul(side, turn)  # nothing where a corner is extreme in two directions
+    extreme = op.Unsqueeze(op.ArgMax(op.MatMul(z, directions), axis=2, keepdims=0), three)  # [H,B,M,1]
+    vertex = op.GatherElements(z, op.Expand(extreme, both), axis=2)  # [H,B,M,2]
+    side = op.Gather(vertex, next, axis=2) - vertex
+    outward = op.MatMul(side, quarter_turn)  # zero where a vertex is extreme in two directions
     length = op.Sqrt(op.ReduceSum(side * side, three, keepdims=1))
-    inset = margin * length - op.ReduceSum(outward * corner, three, keepdims=1)
+    inset = margin * length - op.ReduceSum(outward * vertex, three, keepdims=1)
     beyond = op.MatMul(z, op.Transpose(outward, perm=[0, 1, 3, 2])) + op.Transpose(inset, perm=[0, 1, 3, 2])
-    far = op.ReduceMax(beyond, three, keepdims=0)  # [H,B,N], above 0: not well inside
-    kept = op.ReduceSum(op.Cast(far > op.CastLike(op.Constant(value_float=0.0), far), to=7), axis, keepdims=0)
-    most = op.Reshape(
-        op.Max(op.ReduceMax(kept, keepdims=0), op.Constant(value_int=1)), op.Constant(value_ints=[1])
+    distance = op.ReduceMax(beyond, three, keepdims=0)  # [H,B,N], above 0: not well inside
+    is_outside = distance > op.CastLike(op.Constant(value_float=0.0), distance)
+    counts = op.ReduceSum(op.Cast(is_outside, to=7), axis, keepdims=0)
+    n_keys = op.Reshape(
+        op.Max(op.ReduceMax(counts, keepdims=0), op.Constant(value_int=1)), op.Constant(value_ints=[1])
     )
-    _, which = op.TopK(far, most, axis=2)
-    which, _order = op.TopK(which, most, axis=2, largest=0)  # in the order of reading
-    keys = op.GatherElements(z, op.Expand(op.Unsqueeze(which, three), both), axis=2)
-    numbers, penalties = op.GatherElements(number, which, axis=2), op.GatherElements(penalty, which, axis=2)
-    return keys, numbers, penalties, most > op.Constant(value_ints=[MAX_WORDS_WITHOUT_SEARCH])
+    _, first = op.TopK(distance, n_keys, axis=2)
+    first, _order = op.TopK(first, n_keys, axis=2, largest=0)  # in the order of the text
+    keys = op.GatherElements(z, op.Expand(op.Unsqueeze(first, three), both), axis=2)
+    key_indices = op.GatherElements(indices, first, axis=2)
+    penalties = op.GatherElements(penalty, first, axis=2)
+    return keys, key_indices, penalties, n_keys > op.Constant(value_ints=[MAX_WORDS_WITHOUT_SEARCH])
 
 
 @script(domain)
-def Once(penalty):
-    """How often each place stands where there are no twins."""
+def UnitCounts(penalty):
+    """Return the number of words of each key where every word is a key."""
     return op.Expand(op.CastLike(op.Constant(value_int=1), penalty), op.Shape(penalty))
 
 
 @script(domain)
-def HardmaxAttention(z, keys, number, penalty, times, layer_grid):
-    """C_i = argmax_j <z_i, z_j>: c_i, its mean [H,B,N,d]; whom i follows or -1 [H,B,N].
+def HardmaxAttention(z, keys, key_indices, penalty, counts, layer_grid):
+    """Return c_i [H,B,N,d], the mean over C_i = argmax_j <z_i, z_j>, and the word i attends to [H,B,N].
 
-    A key may stand for several words: `times` [H,B,K].
-    A twin is a key with <z_j, z_k> = |z_j|^2 = |z_k|^2. If C_i is one point, with its twins, i follows that.
+    A key has the number of its words in `counts` [H,B,K]. Keys j and k are at one point if
+    <z_j, z_k> = |z_j|^2 = |z_k|^2. If C_i is a single point, i attends to its first key, otherwise to -1.
     """
     key_axis = op.Constant(value_ints=[3])
     row = op.Unsqueeze(penalty, op.Constant(value_ints=[2]))  # [H,B,1,K]
     other = op.Transpose(keys, perm=[0, 1, 3, 2])
     score = op.MatMul(z, other) + row
     C = op.CastLike(score >= op.ReduceMax(score, key_axis, keepdims=1), z)
-    each = op.Unsqueeze(times, key_axis)
+    each = op.Unsqueeze(counts, key_axis)
     sums = op.MatMul(C, op.Concat(keys * each, each, axis=3))
-    count = op.Slice(sums, op.Constant(value_ints=[-1]), op.Constant(value_ints=[9999]), key_axis)
-    whole = op.Slice(sums, op.Constant(value_ints=[0]), op.Constant(value_ints=[-1]), key_axis)
-    c = op.Round(whole / count * layer_grid) / layer_grid
-    between = op.MatMul(keys, other) + row
-    own = op.ReduceSum(keys * keys, key_axis, keepdims=1)  # [H,B,K,1]
-    same = op.And(between == own, between == op.Transpose(own, perm=[0, 1, 3, 2]))
-    twins = op.ReduceSum(op.CastLike(same, z), key_axis, keepdims=0)  # [H,B,K]
+    total = op.Slice(sums, op.Constant(value_ints=[-1]), op.Constant(value_ints=[9999]), key_axis)
+    point_sum = op.Slice(sums, op.Constant(value_ints=[0]), op.Constant(value_ints=[-1]), key_axis)
+    c = op.Round(point_sum / total * layer_grid) / layer_grid
+    product = op.MatMul(keys, other) + row
+    square = op.ReduceSum(keys * keys, key_axis, keepdims=1)  # [H,B,K,1]
+    is_same = op.And(product == square, product == op.Transpose(square, perm=[0, 1, 3, 2]))
+    n_same = op.ReduceSum(op.CastLike(is_same, z), key_axis, keepdims=0)  # [H,B,K]
     first = op.ArgMax(score, axis=3, keepdims=0)
-    alone = op.ReduceSum(C, key_axis, keepdims=0) == op.GatherElements(twins, first, axis=2)
-    target = op.Where(alone, op.GatherElements(number, first, axis=2), op.Constant(value_int=-1))
+    is_point = op.ReduceSum(C, key_axis, keepdims=0) == op.GatherElements(n_same, first, axis=2)
+    target = op.Where(is_point, op.GatherElements(key_indices, first, axis=2), op.Constant(value_int=-1))
     return c, target
 
 
 @script(domain)
-def Move(z, c, gamma, layer_grid):
-    """z + gamma (c - z): a leader stays where it is, bit by bit."""
+def MovePoints(z, c, gamma, layer_grid):
+    """Return z + gamma (c - z); a leader keeps its position to the bit."""
     return op.Round((z + gamma * (c - z)) * layer_grid) / layer_grid
 
 
 @script(domain)
-def Since(plane, means, targets):
-    """The first layer with C_i = {i}, or -1 [H,B,N]; z, c [K+1,H,B,N,d] and target [K+1,H,B,N] of all layers.
+def LeaderSince(points, means, targets):
+    """Return the first layer with C_i = {i}, or -1 [H,B,N].
 
-    subtle: i may be a twin of the one whom `target` names, so places are compared.
+    It takes z and c [K+1,H,B,N,d] and the targets [K+1,H,B,N] of all layers.
+
+    subtle: `targets` may name another word at the same point, so points are compared.
     """
-    apart = op.ReduceMax(op.Abs(means - plane), op.Constant(value_ints=[4]), keepdims=0)
-    still = apart == op.CastLike(op.Constant(value_float=0.0), plane)
-    leads = op.Cast(op.And(targets >= op.Constant(value_int=0), still), to=7)
-    ever = op.Cast(op.ReduceMax(leads, op.Constant(value_ints=[0]), keepdims=0), to=9)
-    return op.Where(ever, op.ArgMax(leads, axis=0, keepdims=0), op.Constant(value_int=-1))
+    distance = op.ReduceMax(op.Abs(means - points), op.Constant(value_ints=[4]), keepdims=0)
+    stays = distance == op.CastLike(op.Constant(value_float=0.0), points)
+    leads = op.Cast(op.And(targets >= op.Constant(value_int=0), stays), to=7)
+    ever_leads = op.Cast(op.ReduceMax(leads, op.Constant(value_ints=[0]), keepdims=0), to=9)
+    return op.Where(ever_leads, op.ArgMax(leads, axis=0, keepdims=0), op.Constant(value_int=-1))
 
 
 @script(domain)
-def ReadOut(c, w, real, v, b, pseudo_weight):
-    """What each place adds: w_i <v, c_i> / (W0 + sum_i w_i), [H,B,C,N]; the bias [H,B,C]."""
-    weight = op.Squeeze(w, op.Constant(value_ints=[3])) * real  # [H,B,N]
-    whole = op.ReduceSum(weight, op.Constant(value_ints=[2]), keepdims=1) + pseudo_weight
-    share = op.Unsqueeze(weight / whole, op.Constant(value_ints=[2]))
+def Readout(c, w, mask, v, b, pseudo_weight):
+    """Return the contributions w_i <v, c_i> / (W0 + sum_i w_i), [H,B,C,N], and the bias [H,B,C]."""
+    weight = op.Squeeze(w, op.Constant(value_ints=[3])) * mask  # [H,B,N]
+    total = op.ReduceSum(weight, op.Constant(value_ints=[2]), keepdims=1) + pseudo_weight
+    share = op.Unsqueeze(weight / total, op.Constant(value_ints=[2]))
     contribution = op.Transpose(op.MatMul(c, v), perm=[0, 1, 3, 2]) * share
     return contribution, op.Expand(b, op.Shape(contribution, start=0, end=3))
 
 
 @script(domain)
-def Unlike(near, texts, real, grid):
-    """The largest of some linear maps of the mean over the words of each text, [H,B]. Sums are exact."""
+def OodScore(projected, texts, mask, grid):
+    """Return the largest of some linear maps of the mean over the words of each text, [H,B], exactly."""
     axis = op.Constant(value_ints=[2])
-    rows = Rows(op.Round(op.Cast(near, to=11) * grid) / grid, texts)  # [H,B,N,k]
-    count = op.ReduceSum(real, op.Constant(value_ints=[1]), keepdims=1)  # [B,1]
-    return op.ReduceMax(op.ReduceSum(rows, axis, keepdims=0) / count, axis, keepdims=0)
+    rows = GatherRows(op.Round(op.Cast(projected, to=11) * grid) / grid, texts)  # [H,B,N,k]
+    n_words = op.ReduceSum(mask, op.Constant(value_ints=[1]), keepdims=1)  # [B,1]
+    return op.ReduceMax(op.ReduceSum(rows, axis, keepdims=0) / n_words, axis, keepdims=0)
 
 
 def _candidates() -> onnx.FunctionProto:
@@ -209,49 +209,49 @@ def _candidates() -> onnx.FunctionProto:
     subtle: it is not an onnxscript function, because onnxscript orders the outputs of an If like a set: the
     order, and with it the family, would differ from process to process.
     """
-    outputs = "keys numbers penalties times".split()
-    corners = "corners corner_numbers corner_penalties"
+    outputs = "keys key_indices penalties counts".split()
+    hull = "hull_keys hull_indices hull_penalties"
     few, many, graph = GraphBuilder(), GraphBuilder(), GraphBuilder()
-    many.add_call(Twins, f"{corners} never wide", " ".join(outputs))
-    for corner, output in zip(corners.split(), outputs[:3], strict=True):
-        few.add_node("Identity", corner, output)
-    few.add_call(Once, "corner_penalties", "times")
-    graph.add_call(Corners, "z number penalty directions turn next margin", f"{corners} many")
+    many.add_call(DistinctPoints, f"{hull} padding_score coordinate_factor", " ".join(outputs))
+    for found, output in zip(hull.split(), outputs[:3], strict=True):
+        few.add_node("Identity", found, output)
+    few.add_call(UnitCounts, "hull_penalties", "counts")
+    graph.add_call(HullCandidates, "z indices penalty directions quarter_turn next margin", f"{hull} many")
     graph.add_node(
         "If", "many", " ".join(outputs),
         then_branch=many.to_branch("many", outputs), else_branch=few.to_branch("few", outputs),
     )  # fmt: skip
-    inputs = "z number penalty never directions turn next margin wide".split()
+    inputs = "z indices penalty padding_score directions quarter_turn next margin coordinate_factor".split()
     return graph.to_function("Candidates", inputs, outputs)
 
 
 @script(domain)
-def Sizes(members, states):
-    """How many pieces each word has, [M,1]."""
-    there = op.Cast(members < op.Shape(states, start=0, end=1), to=1)
-    return op.ReduceSum(there, op.Constant(value_ints=[1]), keepdims=1)
+def CountTokens(members, states):
+    """Return the number of tokens of each word, [M,1]."""
+    is_token = op.Cast(members < op.Shape(states, start=0, end=1), to=1)
+    return op.ReduceSum(is_token, op.Constant(value_ints=[1]), keepdims=1)
 
 
 @script(domain)
-def Whose(z, texts, members, never):
-    """Where words are [B,N], the same as numbers; whether there are many in the plane; of each place its
-    number in its text and what is added to its scores, [H,B,N].
+def WordMasks(z, texts, members, padding_score):
+    """Return where words are [B,N]; the same as numbers; whether candidates should be searched; the index of
+    each word in its text and what is added to the scores of it, [H,B,N].
     """
     is_word = texts < op.Shape(members, start=0, end=1)
-    real = op.CastLike(is_word, never)
-    every = op.Shape(z, start=0, end=3)
-    places = op.Shape(texts, start=1, end=2)
-    many = op.And(
-        places > op.Constant(value_ints=[MAX_WORDS_WITHOUT_SEARCH]),
+    mask = op.CastLike(is_word, padding_score)
+    shape = op.Shape(z, start=0, end=3)
+    n_words = op.Shape(texts, start=1, end=2)
+    search = op.And(
+        n_words > op.Constant(value_ints=[MAX_WORDS_WITHOUT_SEARCH]),
         op.Shape(z, start=3, end=4) == op.Constant(value_ints=[2]),
     )
-    number = op.Range(op.Constant(value_int=0), op.Squeeze(places), op.Constant(value_int=1))
-    missing = op.CastLike(op.Not(is_word), never)
-    return is_word, real, many, op.Expand(number, every), op.Expand(missing * never, every)
+    indices = op.Range(op.Constant(value_int=0), op.Squeeze(n_words), op.Constant(value_int=1))
+    is_padding = op.CastLike(op.Not(is_word), padding_score)
+    return is_word, mask, search, op.Expand(indices, shape), op.Expand(is_padding * padding_score, shape)
 
 
 CANDIDATES = _candidates()
 HEAD_FUNCTIONS = (
-    Rows, Words, Reach, Places, Corners, Once, Twins, CANDIDATES,
-    HardmaxAttention, Move, Since, ReadOut, Unlike, Sizes, Whose,
+    GatherRows, ProjectWords, Reach, InitialPoints, HullCandidates, UnitCounts, DistinctPoints, CANDIDATES,
+    HardmaxAttention, MovePoints, LeaderSince, Readout, OodScore, CountTokens, WordMasks,
 )  # fmt: skip

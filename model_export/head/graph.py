@@ -20,9 +20,6 @@ The symbols are those of leader_head.py. All that is compared or added lies on g
 in double precision, whatever the batch and the device. Words with the same coordinates are treated as one
 point with a weight; `target` names the first of them. In the plane only vertices of the convex hull can be
 leaders, so for long texts these are searched first, and each point is a candidate once.
-
-Every name and docstring of functions.py, and every name of a node here, is part of the family. They are those
-of the released models, so that custom models run together with them: functions.py lists what they mean.
 """
 
 from __future__ import annotations
@@ -38,18 +35,18 @@ from model_export.encoder.quantized import ZERO, Array, Weights
 from model_export.head.functions import (
     CANDIDATES,
     HEAD_FUNCTIONS,
+    CountTokens,
+    GatherRows,
     HardmaxAttention,
-    Move,
-    Once,
-    Places,
+    InitialPoints,
+    LeaderSince,
+    MovePoints,
+    OodScore,
+    ProjectWords,
     Reach,
-    ReadOut,
-    Rows,
-    Since,
-    Sizes,
-    Unlike,
-    Whose,
-    Words,
+    Readout,
+    UnitCounts,
+    WordMasks,
 )
 from model_export.head.leader_head import (
     DIRECTION_GRID,
@@ -91,30 +88,31 @@ def _build_graph(layers: int) -> GraphBuilder:
     """Return the graph: initial points, `layers` layers, the read-out, the OOD score."""
     graph = GraphBuilder()
     call, node = graph.add_call, graph.add_node
-    call(Sizes, "members states", "sizes")
-    call(Words, "words members sizes first first_unit first_bias zero", "hidden")
-    call(Reach, "hidden hidden_steps second second_unit second_bias zero least rest", "reach")
+    call(CountTokens, "members states", "n_tokens")
+    call(ProjectWords, "words members n_tokens first first_unit first_bias zero", "hidden")
+    call(Reach, "hidden hidden_steps second second_unit second_bias zero min_reach reach_range", "reach")
     node("Concat", "states words", "both", axis=1)
-    call(Words, "both members sizes read read_unit read_bias zero", "told")
-    call(Places, "told reach scale first_axis longest direction_grid place_grid weight_grid", "z w")
-    call(Rows, "z texts", "z0")
-    call(Rows, "w texts", "weights")
-    call(Whose, "z0 texts members never", "is_word real many number penalty")
-    for source, shape in {"z0": "places_shape", "number": "shape"}.items():  # of all layers together
+    call(ProjectWords, "both members n_tokens read read_unit read_bias zero", "projected")
+    grids = "direction_grid point_grid weight_grid"
+    call(InitialPoints, f"projected reach scale first_axis max_direction {grids}", "z w")
+    call(GatherRows, "z texts", "z0")
+    call(GatherRows, "w texts", "weights")
+    call(WordMasks, "z0 texts members padding_score", "is_word mask search indices penalty")
+    for source, shape in {"z0": "points_shape", "indices": "shape"}.items():  # of all layers together
         node("Shape", source, f"{shape}_of_one")
         node("Concat", f"count {shape}_of_one", shape, axis=0)
     node(
-        "If", "many", "plane means targets",
+        "If", "search", "plane means targets",
         then_branch=_dynamics(layers, long=True), else_branch=_dynamics(layers, long=False),
     )  # fmt: skip
-    call(Since, "plane means targets", "first_led")
-    node("Where", "is_word first_led nobody", "since")
-    node("Gather", "targets last", "followed")
-    node("Gather", "means last", "ends")
-    node("Where", "is_word followed nobody", "target")
-    call(ReadOut, "ends weights real v b pseudo_weight", "contribution bias")
-    call(Words, "both members sizes near near_unit near_bias zero", "near_words")
-    call(Unlike, "near_words texts real direction_grid", "unlike")
+    call(LeaderSince, "plane means targets", "leader_since")
+    node("Where", "is_word leader_since none", "since")
+    node("Gather", "targets last", "last_targets")
+    node("Gather", "means last", "last_means")
+    node("Where", "is_word last_targets none", "target")
+    call(Readout, "last_means weights mask v b pseudo_weight", "contribution bias")
+    call(ProjectWords, "both members n_tokens near near_unit near_bias zero", "ood_maps")
+    call(OodScore, "ood_maps texts mask direction_grid", "unlike")
     return graph
 
 
@@ -122,14 +120,15 @@ def _constants(layers: int) -> dict[str, Array]:
     """Return the constants, which all heads share."""
     angles = 2 * np.pi * np.arange(N_DIRECTIONS) / N_DIRECTIONS
     double = {
-        "least": MIN_REACH, "rest": 1 - MIN_REACH, "longest": MAX_DIRECTION, "never": PADDING_SCORE,
-        "direction_grid": DIRECTION_GRID, "place_grid": POINT_GRID, "weight_grid": WEIGHT_GRID,
-        "layer_grid": LAYER_GRID, "margin": HULL_MARGIN, "wide": COORDINATE_FACTOR, "turn": [[0, -1], [1, 0]],
+        "min_reach": MIN_REACH, "reach_range": 1 - MIN_REACH, "max_direction": MAX_DIRECTION,
+        "direction_grid": DIRECTION_GRID, "point_grid": POINT_GRID, "weight_grid": WEIGHT_GRID,
+        "layer_grid": LAYER_GRID, "margin": HULL_MARGIN, "coordinate_factor": COORDINATE_FACTOR,
+        "padding_score": PADDING_SCORE, "quarter_turn": [[0, -1], [1, 0]],
         "directions": [np.cos(angles), np.sin(angles)],
     }  # fmt: skip
     return (
         {name: np.array(value, np.float64) for name, value in double.items()}
-        | {"nobody": np.array(-1), "last": np.array(layers), "count": np.array([layers + 1])}
+        | {"none": np.array(-1), "last": np.array(layers), "count": np.array([layers + 1])}
         | {"next": np.roll(np.arange(N_DIRECTIONS), -1), "zero": np.array(ZERO, np.uint8)}
     )
 
@@ -157,16 +156,17 @@ def _dynamics(layers: int, *, long: bool) -> onnx.GraphProto:
     graph = GraphBuilder()
     call, node = graph.add_call, graph.add_node
     if not long:
-        call(Once, "penalty", "once")
+        call(UnitCounts, "penalty", "counts")
     for k in range(layers + 1):
-        keys = f"z{k} number penalty once"
+        keys = f"z{k} indices penalty counts"
         if long:
-            keys = f"keys{k} number{k} penalty{k} times{k}"
-            call(CANDIDATES, f"z{k} number penalty never directions turn next margin wide", keys)
+            keys = f"keys{k} indices{k} penalty{k} counts{k}"
+            constants = "padding_score directions quarter_turn next margin coordinate_factor"
+            call(CANDIDATES, f"z{k} indices penalty {constants}", keys)
         call(HardmaxAttention, f"z{k} {keys} layer_grid", f"c{k} target{k}")
         if k < layers:
-            call(Move, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
-    outputs = {"plane": ("z", "places_shape"), "means": ("c", "places_shape"), "targets": ("target", "shape")}
+            call(MovePoints, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
+    outputs = {"plane": ("z", "points_shape"), "means": ("c", "points_shape"), "targets": ("target", "shape")}
     for output, (prefix, shape) in outputs.items():
         node("Concat", " ".join(f"{prefix}{k}" for k in range(layers + 1)), f"{output}_flat", axis=0)
         node("Reshape", f"{output}_flat {shape}", output)

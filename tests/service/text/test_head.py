@@ -212,7 +212,7 @@ def test_head_whose_card_does_not_say_how_it_reads_names_is_refused(tmp_path: Pa
 @pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "model.onnx"])
 def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> None:
     def name_a_file(model: onnx.ModelProto) -> None:
-        (tensor,) = [tensor for tensor in model.graph.initializer if tensor.name == "turn"]
+        (tensor,) = [tensor for tensor in model.graph.initializer if tensor.name == "quarter_turn"]
         tensor.ClearField("raw_data")
         tensor.data_location = onnx.TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value=location)
