@@ -52,7 +52,9 @@ LAST_REQUESTS_S = 0.5
 LAST_RESPONSES_S = 0.5
 KILL_AFTER_S = 5.0
 KEEP_ALIVE_S = 75  # longer than that of proxies, which then never use a connection that is being closed
-WORKER_HEALTHCHECK_S = 30  # also the time for a worker's imports, on a busy machine
+# Also the time for a worker's imports on a busy machine, and the delay before a worker is replaced that dies
+# during its health check: the supervisor waits for the answer.
+WORKER_HEALTHCHECK_S = 15
 MAX_CONNECTIONS = 4096
 MAX_STARTUP_LINE_CHARS = 110
 FAILED, MISCONFIGURED = 1, 2
