@@ -61,6 +61,7 @@ from model_export.teacher.fit import fit_teacher, positive_probs
 from model_export.teacher.zero_shot import zero_shot_axis, zero_shot_scores
 from model_export.training import Report
 from model_export.training_model import TrainingModel
+from service.errors import InvalidInput
 from service.runtime.bundle import read_bundle
 from service.text.encoder import read_vocabulary
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
@@ -261,6 +262,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train both models and write their bundles; return 0."""
+    if arguments.head_only and not arguments.released:
+        raise InvalidInput("--head-only goes with --continue FOLDER", param="head_only")
     torch.set_num_threads(arguments.threads)
     start_s = time.monotonic()
     recipe = gpu_recipe() if arguments.device == "cuda" else Recipe()

@@ -9,6 +9,7 @@ import torch
 from bundles import TRAINING_TEXTS, WORD_LISTS
 from encoders import RELATIVE, random_encoder, random_head
 
+from model_export.cli import main
 from model_export.data.corpora import Row
 from model_export.data.names import is_english_token
 from model_export.data.training_set import TrainingSet
@@ -57,6 +58,11 @@ def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
     assert not (tmp_path / "sentiment").exists()
     write(encoder, head, tmp_path)
     assert np.ptp(ServedModel(tmp_path, "sentiment").logits(TEXTS)) > 0.1
+
+
+def test_head_only_needs_released_models(capsys):
+    assert main(["pretrained", "--data", "absent", "--teacher", "absent", "--head-only"]) == 2
+    assert "--head-only goes with --continue FOLDER" in capsys.readouterr().err
 
 
 def test_encoder_is_refused_if_its_graph_does_not_give_the_states_of_torch(tmp_path, monkeypatch):
