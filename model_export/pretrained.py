@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from model_export.restore import restore
 from model_export.stage_cache import StageCache, digest, save
 from model_export.stages import (
     StageConfig,
-    StageContext,
+    StageRun,
     State,
     finetune,
     fit_head,
@@ -68,7 +68,8 @@ from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 CASED_SETS = ("reviews", "amazon", "tweets")  # written with the usual capitals
 SINK_TEXTS = 48  # over which the states of <s> in the published layers are averaged
-Stage = Callable[[TrainingModel, TrainingSet, StageConfig, StageContext, Path], State]
+Stage = Callable[..., State]  # of a run and the checkpoint to resume from
+PlannedStage = tuple[str, Stage, TrainingSet, StageConfig]
 
 
 def train(
@@ -86,14 +87,14 @@ def train(
     model = make_model(recipe, teacher, vocabulary, sets).to(device)
     if released:
         restore(model, released, short)
-    all_texts, cache, context = short + long, StageCache(out, report), StageContext(recipe.seed, report)
+    all_texts = short + long
+    stages = plan_stages(recipe, short, all_texts)
     if released and head_only:
         states = encode_packed(ServedModel(released, "sentiment").encoder, all_texts.packed)
-        run = partial(refit_head, model, all_texts, recipe.fit_head, context, states=states)
-        inputs = [model, recipe.seed, all_texts, recipe.fit_head]
-        model.load_state_dict(cache.get_or_run("refit_head", inputs, run))
-    else:
-        run_stages(recipe, model, short, all_texts, cache, context, only_last=released is not None)
+        stages = [("refit_head", partial(refit_head, states=states), all_texts, recipe.fit_head)]
+    elif released:
+        stages = stages[-1:]
+    run_stages(stages, model, recipe.seed, StageCache(out, report), report)
     provenance = {
         "data": corpora.count_rows(sets),
         "licenses": {
@@ -115,26 +116,23 @@ def train(
     write_head(model.head, scales, encoder, sets, models, provenance, report)
 
 
-def run_stages(
-    recipe: Recipe,
-    model: TrainingModel,
-    short: TrainingSet,
-    all_texts: TrainingSet,
-    cache: StageCache,
-    context: StageContext,
-    *,
-    only_last: bool = False,
-) -> None:
-    """Run all stages, or only the last one; results in the cache are not computed again."""
-    stages: list[tuple[str, Stage, TrainingSet, StageConfig]] = [
+def plan_stages(recipe: Recipe, short: TrainingSet, all_texts: TrainingSet) -> list[PlannedStage]:
+    """Return the four stages of a recipe."""
+    return [
         ("finetune", finetune, short, recipe.finetune),
         ("harden", harden, short, recipe.harden),
         ("fit_head", fit_head, all_texts, recipe.fit_head),
         ("tune_jointly", tune_jointly, all_texts, recipe.tune_jointly),
     ]
-    inputs: list[Any] = [model, recipe.seed]
-    for name, stage, texts, config in stages[-1:] if only_last else stages:
-        run = partial(stage, model, texts, config, context)
+
+
+def run_stages(
+    stages: Sequence[PlannedStage], model: TrainingModel, seed: int, cache: StageCache, report: Report
+) -> None:
+    """Run stages one after the other; results in the cache are not computed again."""
+    inputs: list[Any] = [model, seed]
+    for name, stage, texts, config in stages:
+        run = partial(stage, StageRun(model, texts, config, seed, report))
         model.load_state_dict(cache.get_or_run(name, [*inputs, texts, config], run))
         inputs = []
 

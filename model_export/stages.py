@@ -56,106 +56,114 @@ class StageConfig:
 
 
 @dataclass(frozen=True)
-class StageContext:
-    """The seed and the report of a run."""
+class StageRun:
+    """What a stage trains, on what, and how."""
 
+    model: TrainingModel
+    texts: TrainingSet
+    config: StageConfig
     seed: int
     report: Report
 
+    def token_ids(self, rows: Ints) -> Tensor:
+        """Return the token ids of texts of one chunk, [B, N]."""
+        return token_ids_of(self.model, self.texts, rows)
 
-def finetune(
-    model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
-) -> State:
+    def batch(self, rows: Ints) -> Batch:
+        """Return the chunks of some texts."""
+        return self.texts.packed.batch(rows).to(device_of(self.model))
+
+    def targets(self, rows: Ints) -> Tensor:
+        """Return the targets of some texts."""
+        return to_device(torch.from_numpy(self.texts.targets[rows]), device_of(self.model))
+
+    def three_labels(self, rows: Ints) -> Tensor:
+        """Return the labels of some texts: 0, .5, 1, or NaN if there is none."""
+        return to_device(torch.from_numpy(self.texts.three_labels[rows]), device_of(self.model))
+
+    def embedding_distance(self, mean: Tensor, rows: Ints) -> Tensor | float:
+        """Return the weighted distance from mean hidden states to the published embeddings of some texts."""
+        if self.texts.embeddings is None:
+            return 0.0
+        distance: Tensor = self.model.distillation(mean, embeddings_of(self.model, self.texts, rows))
+        return self.config.embedding_weight * distance
+
+
+def finetune(run: StageRun, checkpoint: Path) -> State:
     """Train the encoder with softmax; return all weights."""
 
     def compute_loss(rows: Ints, progress: float) -> Tensor:
-        x = token_ids_of(model, texts, rows)
+        x = run.token_ids(rows)
         with mixed_precision(x):
-            states = model.encoder.soft(x)
-        mean = mean_state(states[-1], x)
-        return _pooled_loss(model, texts, rows, mean, targets_of(model, texts, rows), config)
+            states = run.model.encoder.soft(x)
+        return _pooled_loss(run, rows, mean_state(states[-1], x), run.targets(rows))
 
-    return _train_pooled("finetune", model, texts, config, context, checkpoint, compute_loss)
+    return _train_encoder("finetune", run, checkpoint, compute_loss)
 
 
-def harden(
-    model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
-) -> State:
+def harden(run: StageRun, checkpoint: Path) -> State:
     """Train the encoder while softmax becomes argmax; return all weights."""
-    soft, soft_head = copy.deepcopy(model.encoder).requires_grad_(False), copy.deepcopy(model.pooled)
+    encoder, config = run.model.encoder, run.config
+    soft, soft_head = copy.deepcopy(encoder).requires_grad_(False), copy.deepcopy(run.model.pooled)
 
     def compute_loss(rows: Ints, progress: float) -> Tensor:
-        x = token_ids_of(model, texts, rows)
+        x = run.token_ids(rows)
         with mixed_precision(x):
-            states, attention = model.encoder.hard(x, min(1.0, progress / config.anneal))
+            states, attention = encoder.hard(x, min(1.0, progress / config.anneal))
             with torch.no_grad():
                 soft_states = soft.soft(x)
         with torch.no_grad():
             soft_target = torch.sigmoid(soft_head(mean_state(soft_states[-1], x)))
-            target = (soft_target + targets_of(model, texts, rows)) / 2
+            target = (soft_target + run.targets(rows)) / 2
         distances = [state_distance(*pair, x) for pair in zip(states, soft_states, strict=True)]
-        loss = _pooled_loss(model, texts, rows, mean_state(states[-1], x), target, config)
+        loss = _pooled_loss(run, rows, mean_state(states[-1], x), target)
         cost = attention_cost(attention, config, progress)
         return loss + config.hidden_weight * torch.stack(distances).mean() + cost
 
-    return _train_pooled("harden", model, texts, config, context, checkpoint, compute_loss)
+    return _train_encoder("harden", run, checkpoint, compute_loss)
 
 
-def fit_head(
-    model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
-) -> State:
+def fit_head(run: StageRun, checkpoint: Path) -> State:
     """Train a new leader head on the quantized encoder; return all weights."""
-    calibrate(model.encoder, texts)
+    encoder, head, pooled = run.model.encoder, run.model.head, run.model.pooled
+    calibrate(encoder, run.texts)
     with torch.no_grad():  # words are placed by the direction of the pooled head
-        model.head.projection.weight[0] = 0.35 * model.pooled.linear.weight[0]
-        model.head.projection.bias[0] = 0.35 * model.pooled.linear.bias[0]
-    model.encoder.requires_grad_(False)
+        head.projection.weight[0] = 0.35 * pooled.linear.weight[0]
+        head.projection.bias[0] = 0.35 * pooled.linear.bias[0]
+    encoder.requires_grad_(False)
 
     def compute_loss(rows: Ints, progress: float) -> Tensor:
-        _, _, _, loss = _leader_loss(model, texts, rows, config)
-        return loss
+        return _leader_loss(run, rows)[-1]
 
-    _train_head([*model.head.parameters()], model, texts, config, context, checkpoint, compute_loss)
-    return model.state_dict()
+    return _train_head([*head.parameters()], run, checkpoint, compute_loss)
 
 
-def refit_head(
-    model: TrainingModel,
-    texts: TrainingSet,
-    config: StageConfig,
-    context: StageContext,
-    checkpoint: Path,
-    states: NDArray[np.uint8],
-) -> State:
+def refit_head(run: StageRun, checkpoint: Path, states: NDArray[np.uint8]) -> State:
     """Train the leader head further on `states` [T, 2, W], which the encoder as released gives.
 
     Return all weights. The reach of words stays: without the encoder it would only shrink, and with it the
     difference between opinion words and others.
     """
-    device, head = device_of(model), model.head
+    head = run.model.head
 
     def compute_loss(rows: Ints, progress: float) -> Tensor:
-        batch = texts.packed.batch(rows).to(device)
-        x = to_device(texts.packed.padded_states(states, rows), device).float() - ZERO
-        return _head_loss(model, texts, rows, batch, x[:, :, 0], x[:, :, 1], config)
+        batch = run.batch(rows)
+        x = to_device(run.texts.packed.padded_states(states, rows), batch.token_ids.device).float() - ZERO
+        return _head_loss(run, rows, batch, x[:, :, 0], x[:, :, 1])
 
-    trained = [*head.projection.parameters(), head.v, head.b]
-    _train_head(trained, model, texts, config, context, checkpoint, compute_loss)
-    return model.state_dict()
+    return _train_head([*head.projection.parameters(), head.v, head.b], run, checkpoint, compute_loss)
 
 
-def tune_jointly(
-    model: TrainingModel, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
-) -> State:
+def tune_jointly(run: StageRun, checkpoint: Path) -> State:
     """Train the quantized encoder and its head; return all weights."""
+    model, config = run.model, run.config
     model.encoder.requires_grad_(True)
 
     def compute_loss(rows: Ints, progress: float) -> Tensor:
-        batch, hidden, attention, loss = _leader_loss(model, texts, rows, config)
-        if len(batch.token_ids) == len(rows) and texts.embeddings is not None:  # texts of one chunk
+        batch, hidden, attention, loss = _leader_loss(run, rows)
+        if len(batch.token_ids) == len(rows):  # texts of one chunk
             mean = mean_state(hidden * model.encoder.output_scales.hidden, batch.token_ids)
-            distance = model.distillation(mean, embeddings_of(model, texts, rows))
-            loss = loss + config.embedding_weight * distance
+            loss = loss + run.embedding_distance(mean, rows)
         return loss + attention_cost(attention, config, progress)
 
     groups = [
@@ -163,10 +171,7 @@ def tune_jointly(
         ParameterGroup([*model.head.parameters(), model.threshold.raw], config.head_lr / config.lr),
         ParameterGroup(list(model.distillation.parameters()), 5.0),
     ]
-    model.head.train()
-    _run("tune_jointly", groups, texts, config, context, checkpoint, compute_loss)
-    model.head.eval()
-    return model.state_dict()
+    return _train("tune_jointly", groups, run, checkpoint, compute_loss)
 
 
 # ---- shared by the stages
@@ -198,11 +203,6 @@ def state_distance(states: Tensor, target: Tensor, x: Tensor) -> Tensor:
 def token_ids_of(module: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
     """Return the token ids of texts of one chunk, [B, N], on the device of the module."""
     return to_device(texts.packed.padded(rows), device_of(module))
-
-
-def targets_of(module: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
-    """Return the targets of some texts."""
-    return to_device(torch.from_numpy(texts.targets[rows]), device_of(module))
 
 
 def embeddings_of(module: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
@@ -254,91 +254,58 @@ def predict(
     return logits
 
 
-def _pooled_loss(
-    model: TrainingModel, texts: TrainingSet, rows: Ints, mean: Tensor, target: Tensor, config: StageConfig
-) -> Tensor:
-    loss = binary_cross_entropy_with_logits(model.pooled(mean), target)
-    if texts.embeddings is None:
-        return loss
-    distance: Tensor = model.distillation(mean, embeddings_of(model, texts, rows))
-    return loss + config.embedding_weight * distance
+def _pooled_loss(run: StageRun, rows: Ints, mean: Tensor, target: Tensor) -> Tensor:
+    loss = binary_cross_entropy_with_logits(run.model.pooled(mean), target)
+    return loss + run.embedding_distance(mean, rows)
 
 
-def _leader_loss(
-    model: TrainingModel, texts: TrainingSet, rows: Ints, config: StageConfig
-) -> tuple[Batch, Tensor, AttentionRecord, Tensor]:
+def _leader_loss(run: StageRun, rows: Ints) -> tuple[Batch, Tensor, AttentionRecord, Tensor]:
     """Return a batch, its hidden states, their attention, and the loss of the leader head."""
-    device = device_of(model)
-    batch = texts.packed.batch(rows).to(device)
+    batch = run.batch(rows)
     with mixed_precision(batch.token_ids):
-        hidden, embedding, attention = model.encoder.quantized(batch.token_ids)
-    return batch, hidden, attention, _head_loss(model, texts, rows, batch, hidden, embedding, config)
+        hidden, embedding, attention = run.model.encoder.quantized(batch.token_ids)
+    return batch, hidden, attention, _head_loss(run, rows, batch, hidden, embedding)
 
 
-def _head_loss(
-    model: TrainingModel,
-    texts: TrainingSet,
-    rows: Ints,
-    batch: Batch,
-    hidden: Tensor,
-    embedding: Tensor,
-    config: StageConfig,
-) -> Tensor:
+def _head_loss(run: StageRun, rows: Ints, batch: Batch, hidden: Tensor, embedding: Tensor) -> Tensor:
     """Return the loss of the leader head on the quantized outputs of the encoder."""
+    model = run.model
     logits, reach = model.head(model.encoder.output_scales, hidden, embedding, batch)
     logits = logits[:, 0].float()
-    labels = to_device(torch.from_numpy(texts.three_labels[rows]), device_of(model))
-    loss = binary_cross_entropy_with_logits(logits, targets_of(model, texts, rows))
-    total: Tensor = loss + config.reach_price * reach.float() + model.threshold(logits, labels)
+    loss = binary_cross_entropy_with_logits(logits, run.targets(rows))
+    neutral = model.threshold(logits, run.three_labels(rows))
+    total: Tensor = loss + run.config.reach_price * reach.float() + neutral
     return total
 
 
-def _train_pooled(
-    name: str,
-    model: TrainingModel,
-    texts: TrainingSet,
-    config: StageConfig,
-    context: StageContext,
-    checkpoint: Path,
-    compute_loss: Loss,
-) -> State:
+def _train_encoder(name: str, run: StageRun, checkpoint: Path, compute_loss: Loss) -> State:
     """Train the encoder with its pooled head; return all weights."""
+    model = run.model
     groups = [
         ParameterGroup(trainable_parameters(model.encoder)),
         ParameterGroup([*model.pooled.parameters(), *model.distillation.parameters()], 10.0),
     ]
-    _run(name, groups, texts, config, context, checkpoint, compute_loss)
-    return model.state_dict()
+    return _train(name, groups, run, checkpoint, compute_loss)
 
 
-def _train_head(
-    parameters: list[nn.Parameter],
-    model: TrainingModel,
-    texts: TrainingSet,
-    config: StageConfig,
-    context: StageContext,
-    checkpoint: Path,
-    compute_loss: Loss,
-) -> None:
-    groups = [ParameterGroup([*parameters, model.threshold.raw], config.head_lr / config.lr)]
+def _train_head(parameters: list[nn.Parameter], run: StageRun, checkpoint: Path, compute_loss: Loss) -> State:
+    """Train parameters of the head and the threshold; return all weights."""
+    config = run.config
+    groups = [ParameterGroup([*parameters, run.model.threshold.raw], config.head_lr / config.lr)]
+    return _train("fit_head", groups, run, checkpoint, compute_loss)
+
+
+def _train(
+    name: str, groups: Sequence[ParameterGroup], run: StageRun, checkpoint: Path, compute_loss: Loss
+) -> State:
+    torch.manual_seed(run.seed)
+    rng = np.random.default_rng(run.seed)
+    config, model = run.config, run.model
+    plan = plan_epochs(run.texts.packed.sizes, config.epochs, config.tokens_per_batch, rng)
     model.head.train()
-    _run("fit_head", groups, texts, config, context, checkpoint, compute_loss)
-    model.head.eval()
-
-
-def _run(
-    name: str,
-    groups: Sequence[ParameterGroup],
-    texts: TrainingSet,
-    config: StageConfig,
-    context: StageContext,
-    checkpoint: Path,
-    compute_loss: Loss,
-) -> None:
-    torch.manual_seed(context.seed)
-    rng = np.random.default_rng(context.seed)
-    plan = plan_epochs(texts.packed.sizes, config.epochs, config.tokens_per_batch, rng)
     train_loop(
         name, plan, groups, compute_loss,
-        lr=config.lr, warm_up=config.warm_up, report=context.report, checkpoint=checkpoint,
+        lr=config.lr, warm_up=config.warm_up, report=run.report, checkpoint=checkpoint,
     )  # fmt: skip
+    model.head.eval()
+    return model.state_dict()

@@ -14,7 +14,7 @@ from model_export.encoder.attention import AttentionRecord
 from model_export.recipe import Recipe, SourceConfig, make_short_set, select_texts, sum_targets
 from model_export.stages import (
     StageConfig,
-    StageContext,
+    StageRun,
     attention_cost,
     calibrate,
     finetune,
@@ -51,6 +51,10 @@ def new_model(config=RELATIVE):
     return TrainingModel(encoder, random_head())
 
 
+def new_run(model, config=CONFIG, report=lambda line: None):
+    return StageRun(model, TEXTS, config, 0, report)
+
+
 def run(stage, checkpoint, interrupt_after=None):
     """Return the weights after a stage, which its report may interrupt."""
     model = new_model()
@@ -59,7 +63,7 @@ def run(stage, checkpoint, interrupt_after=None):
         if interrupt_after and f" {interrupt_after}/" in line:
             raise Interrupted
 
-    stage(model, TEXTS, CONFIG, StageContext(0, report), checkpoint)
+    stage(new_run(model, CONFIG, report), checkpoint)
     return [p.detach().clone() for p in model.parameters()]
 
 
@@ -78,7 +82,7 @@ def test_stages_resume_with_the_same_result(stage, tmp_path, monkeypatch):
 def test_finetune_learns_the_training_set(tmp_path):
     model = new_model()
     config = StageConfig(epochs=30, tokens_per_batch=60, lr=3e-3, warm_up=2)
-    finetune(model, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
+    finetune(new_run(model, config), tmp_path / "x")
     x = TEXTS.packed.padded(np.arange(len(TEXTS)))
     predicted = model.pooled(mean_state(model.encoder.soft(x)[-1], x)) > 0
     assert predicted.tolist() == (TEXTS.targets > 0.5).tolist()
@@ -87,7 +91,7 @@ def test_finetune_learns_the_training_set(tmp_path):
 def test_tune_jointly_learns_the_training_set_in_whole_numbers(tmp_path):
     model = new_model()
     config = StageConfig(epochs=60, tokens_per_batch=60, lr=3e-3, head_lr=1e-2, warm_up=2)
-    tune_jointly(model, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
+    tune_jointly(new_run(model, config), tmp_path / "x")
     logits = predict(model.encoder, model.head, TEXTS)[:, 0]
     assert ((logits > 0) == (TEXTS.targets > 0.5)).mean() > 0.95
 
@@ -95,7 +99,7 @@ def test_tune_jointly_learns_the_training_set_in_whole_numbers(tmp_path):
 def test_refit_head_changes_neither_the_encoder_nor_the_reach_of_words(tmp_path):
     model, untrained = new_model(), new_model()
     states = np.random.default_rng(0).integers(0, 255, (TEXTS.packed.sizes.sum(), 2, 32), np.uint8)
-    refit_head(model, TEXTS, CONFIG, StageContext(0, lambda line: None), tmp_path / "x", states)
+    refit_head(new_run(model), tmp_path / "x", states)
     changed = {
         name.rpartition(".")[0]
         for name, weight in model.state_dict().items()
