@@ -31,8 +31,8 @@ from model_export.encoder.model import Encoder
 from model_export.encoder.published import FIRST_WORDPIECE, from_mpnet
 from model_export.head.encoded import encode_packed
 from model_export.head.leader_head import LeaderHead
-from model_export.measure.ablations import ServedModel
 from model_export.measure.scores import sigmoid
+from model_export.measure.served import ServedModel
 from model_export.publish import write_encoder, write_head
 from model_export.recipe import (
     Recipe,

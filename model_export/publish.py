@@ -29,7 +29,6 @@ from model_export.head.encoded import MAX_TEXT_CHARS, encode_texts
 from model_export.head.fitting import predict_logits
 from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
-from model_export.measure.ablations import served_logits
 from model_export.measure.scores import (
     balanced_accuracy,
     neutral_band,
@@ -38,6 +37,7 @@ from model_export.measure.scores import (
     temperature,
     three_labels,
 )
+from model_export.measure.served import served_logits
 from model_export.training import Report
 from service.errors import BundleError
 from service.runtime.bundle import Bundle

@@ -17,8 +17,8 @@ from model_export.encoder.attention import PAD
 from model_export.encoder.quantized import ZERO, quantize
 from model_export.head.encoded import encode_packed
 from model_export.head.leader_head import LeaderHead
-from model_export.measure.ablations import ServedModel
 from model_export.measure.scores import neutral_band, sigmoid, three_labels
+from model_export.measure.served import ServedModel
 from model_export.pretrained import set_special_tokens
 from model_export.publish import compute_figures, fit_neutral_threshold, write_encoder, write_head
 from model_export.restore import restore
