@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model_export.data import corpora, names
 from model_export.data.corpora import Rows
@@ -55,7 +56,7 @@ from model_export.stages import (
     refit_head,
     tune_jointly,
 )
-from model_export.teacher.apply import apply_teacher
+from model_export.teacher.apply import Float16Array, apply_teacher
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fit_teacher, positive_probs
 from model_export.teacher.zero_shot import zero_shot_axis, zero_shot_scores
@@ -151,9 +152,7 @@ def make_training_sets(
     selected = select_texts(sets, recipe)
     texts = [row.text for rows in selected.values() for row in rows]
     published = Teacher(teacher).to(device).eval()
-    file = out / f"embeddings-{digest(texts)[:12]}.npy"
-    embeddings = apply_teacher(published, published.embed, texts, file, report)
-    scores = zero_shot_scores(embeddings, zero_shot_axis(published))
+    embeddings, scores = embed_and_score(published, texts, out, report)
     if released:
         report(f"{len(texts)} texts by the released model")
         teacher_probs = sigmoid(ServedModel(released, "sentiment").logits(texts)).astype(np.float32)
@@ -169,15 +168,22 @@ def make_training_sets(
     return short, long
 
 
+def embed_and_score(
+    published: Teacher, texts: list[str], out: Path, report: Report
+) -> tuple[Float16Array, NDArray[np.float32]]:
+    """Return the published embeddings of texts, stored in OUT, and their zero-shot scores."""
+    file = out / f"embeddings-{digest(texts)[:12]}.npy"
+    embeddings = apply_teacher(published, published.embed, texts, file, report)
+    return embeddings, zero_shot_scores(embeddings, zero_shot_axis(published))
+
+
 def label_neutral(
     rows: Rows, recipe: Recipe, teacher: Path, out: Path, device: torch.device, report: Report
 ) -> Rows:
     """Return the held-out everyday sentences, labelled neutral where their zero-shot score is near zero."""
     rows = [row for row in rows if row.split != "train"]
-    published, texts = Teacher(teacher).to(device).eval(), [row.text for row in rows]
-    file = out / f"embeddings-{digest(texts)[:12]}.npy"
-    embeddings = apply_teacher(published, published.embed, texts, file, report)
-    scores = zero_shot_scores(embeddings, zero_shot_axis(published))
+    published = Teacher(teacher).to(device).eval()
+    _, scores = embed_and_score(published, [row.text for row in rows], out, report)
     is_neutral = find_neutral(scores - scores.mean(), recipe.sources["everyday"])
     return [
         replace(row, target=0.5 if neutral else None) for row, neutral in zip(rows, is_neutral, strict=True)
