@@ -25,9 +25,11 @@ async function open() {
 
 function show(spec) {
   const routes = spec.routes;
-  byId("docs-routes").replaceChildren(...routes.map((route) => routeNode(route, spec)));
+  const list = byId("docs-routes");
+  const opened = [...list.querySelectorAll("details[open]")].map((node) => node.id); // before a key was entered
+  list.replaceChildren(...routes.map((route) => routeNode(route, spec)));
   showErrors(routes, spec);
-  document.getElementById(location.hash.slice(1))?.setAttribute("open", "");
+  for (const id of [location.hash.slice(1), ...opened]) document.getElementById(id)?.setAttribute("open", "");
 }
 
 /** OpenAPI with its references followed, and examples that name models which are there. */

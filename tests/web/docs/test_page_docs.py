@@ -83,14 +83,14 @@ def test_no_raw_markup_is_shown(open_page: OpenPage) -> None:
 
 def test_key_is_used_and_stays_out_of_the_curl(open_page: OpenPage, keyed: str) -> None:
     page = wait_until_ready(open_page("docs", url=keyed))
+    route = open_route(page, "POST /classify")
+    expect(route.locator(".answer p")).to_contain_text("This server answered 401")
     page.get_by_label("API key").fill("\u201csesame\u201d")
     page.get_by_role("button", name="Use it").click()
     expect(page.locator("#docs-key-state")).to_contain_text("In this one there is another character")
     page.get_by_label("API key").fill(" sesame ")
     page.get_by_role("button", name="Use it").click()
     expect(page.locator("#docs-key-state")).to_have_text("A key is in use in this tab.")
-    page.wait_for_load_state("networkidle")
-    route = open_route(page, "POST /classify")
     expect(route.locator(".answer p")).to_contain_text("This server answered 200")
     expect(route.locator(".curl")).to_contain_text("Authorization: Bearer $HARDMAX_KEY")
     assert "sesame" not in page.content()
