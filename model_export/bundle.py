@@ -111,7 +111,11 @@ def _to_json(card: Mapping[str, Any]) -> bytes:
 
 
 def _creation_time() -> str:
-    """Return SOURCE_DATE_EPOCH, which makes a bundle reproducible to the byte, or else the current time."""
+    """Return SOURCE_DATE_EPOCH, or else the current time.
+
+    subtle: with it, equal data give equal bytes. Exact classifiers need PYTHONHASHSEED too, because
+    onnxscript orders the variables of a loop by their hashes.
+    """
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     time = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     return time.isoformat(timespec="seconds")

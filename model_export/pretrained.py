@@ -69,7 +69,7 @@ from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 CASED_SETS = ("reviews", "amazon", "tweets")  # written with the usual capitals
 SINK_TEXTS = 48  # over which the states of <s> in the published layers are averaged
-Stage = Callable[..., State]  # of a run and the checkpoint to resume from
+Stage = Callable[[StageRun, Path], State]  # the second is the checkpoint to resume from
 PlannedStage = tuple[str, Stage, TrainingSet, StageConfig]
 
 
