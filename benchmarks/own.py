@@ -264,6 +264,8 @@ def main() -> None:
         record_accuracy(tasks, encoder, install_error, options)
     if options.only in (None, "costs"):
         record_costs(tasks[SUBJECTS], bundle, options)
+    if options.only == "setfit" and install_error:
+        raise SystemExit(install_error)
     if options.only in (None, "setfit") and not install_error:
         record_set_fit(tasks, options)
 

@@ -14,19 +14,20 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import onnx
 
+from hardmax import __version__
 from model_export.shared_weights import share_weights
 from service.errors import InvalidInput
 from service.runtime.bundle import Bundle, read_bundle
 from service.runtime.card import FORMAT, FORMAT_WITH_NAMES, KINDS
 
 DEFAULT_LICENSE = "Apache-2.0"
-RECORDED_PACKAGES = ("hardmax", "onnx", "onnxscript", "torch", "numpy")
+RECORDED_PACKAGES = ("onnx", "onnxscript", "torch", "numpy")
 
 
 def write_bundle(
@@ -122,10 +123,4 @@ def _creation_time() -> str:
 
 
 def _package_versions() -> dict[str, str]:
-    versions = {}
-    for package in RECORDED_PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
+    return {"hardmax": __version__} | {package: version(package) for package in RECORDED_PACKAGES}

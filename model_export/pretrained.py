@@ -85,9 +85,10 @@ def train(
     )
     tokenizer = WordPieceTokenizer(vocabulary)
     short, long = make_training_sets(recipe, sets, teacher, tokenizer, out, device, report, released)
-    model = make_model(recipe, teacher, vocabulary, sets).to(device)
+    model = make_model(recipe, teacher, vocabulary, sets)
     if released:
         restore(model, released, short)
+    model.to(device)
     all_texts = short + long
     stages = plan_stages(recipe, short, all_texts)
     if released and head_only:
@@ -157,8 +158,9 @@ def make_training_sets(
         report(f"{len(texts)} texts by the released model")
         teacher_probs = sigmoid(ServedModel(released, "sentiment").logits(texts)).astype(np.float32)
     else:
-        fitted = _fitted_teacher(recipe, sets, published, out, report)
-        file = out / f"logits-{digest([texts, recipe.teacher])[:12]}.npy"
+        key = digest([recipe.teacher, [sets[name] for name in recipe.teacher.parts]])[:12]
+        fitted = _fitted_teacher(recipe, sets, published, out / f"teacher-{key}.pt", report)
+        file = out / f"logits-{digest([texts, key])[:12]}.npy"
         teacher_probs = positive_probs(apply_teacher(fitted, fitted.forward, texts, file, report))
     short = make_short_set(selected, sets, teacher_probs, embeddings, scores, tokenizer, recipe)
     long = make_review_set(sets, tokenizer, recipe)
@@ -227,9 +229,8 @@ def set_special_tokens(encoder: Encoder, vocabulary: Vocabulary) -> None:
 
 
 def _fitted_teacher(
-    recipe: Recipe, sets: Mapping[str, Rows], teacher: Teacher, out: Path, report: Report
+    recipe: Recipe, sets: Mapping[str, Rows], teacher: Teacher, file: Path, report: Report
 ) -> Teacher:
-    file = out / f"teacher-{digest(recipe.teacher)[:12]}.pt"
     if not file.exists():
         fit_teacher(teacher, sets, recipe.teacher, file.with_suffix(".checkpoint"), report)
         save(teacher.state_dict(), file)
@@ -265,7 +266,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train both models and write their bundles; return 0."""
+    """Train the encoder and its head, and write their bundles; return 0."""
     if arguments.head_only and not arguments.released:
         raise InvalidInput("--head-only goes with --continue FOLDER", param="head_only")
     torch.set_num_threads(arguments.threads)

@@ -2,10 +2,11 @@
 
 finetune      trains six layers of the published encoder, with softmax
 harden        turns softmax into argmax: hidden states are distilled from those of the finetuned encoder
-fit_head      trains a leader head on the quantized encoder, which does not change
+fit_head      trains a leader head on the encoder, which does not change
 tune_jointly  trains the quantized encoder and its head
+refit_head    instead of all these: trains the head of a released model further
 
-In every stage but the third, a loss keeps the published embedding of a text a linear map of the mean of its
+Where the encoder is trained, a loss keeps the published embedding of a text a linear map of the mean of its
 hidden states, so that custom models can predict other subjects from them (`EmbeddingDistillation`).
 """
 
@@ -124,7 +125,10 @@ def harden(run: StageRun, checkpoint: Path) -> State:
 
 
 def fit_head(run: StageRun, checkpoint: Path) -> State:
-    """Train a new leader head on the quantized encoder; return all weights."""
+    """Train a new leader head on the encoder; return all weights.
+
+    Gradients are recorded, so activations of the encoder are rounded and its weights are not.
+    """
     encoder, head, pooled = run.model.encoder, run.model.head, run.model.pooled
     calibrate(encoder, run.texts)
     with torch.no_grad():  # words are placed by the direction of the pooled head
@@ -135,7 +139,7 @@ def fit_head(run: StageRun, checkpoint: Path) -> State:
     def compute_loss(rows: Ints, progress: float) -> Tensor:
         return _leader_loss(run, rows)[-1]
 
-    return _train_head([*head.parameters()], run, checkpoint, compute_loss)
+    return _train_head("fit_head", [*head.parameters()], run, checkpoint, compute_loss)
 
 
 def refit_head(run: StageRun, checkpoint: Path, states: NDArray[np.uint8]) -> State:
@@ -151,7 +155,8 @@ def refit_head(run: StageRun, checkpoint: Path, states: NDArray[np.uint8]) -> St
         x = to_device(run.texts.packed.padded_states(states, rows), batch.token_ids.device).float() - ZERO
         return _head_loss(run, rows, batch, x[:, :, 0], x[:, :, 1])
 
-    return _train_head([*head.projection.parameters(), head.v, head.b], run, checkpoint, compute_loss)
+    parameters = [*head.projection.parameters(), head.v, head.b]
+    return _train_head("refit_head", parameters, run, checkpoint, compute_loss)
 
 
 def tune_jointly(run: StageRun, checkpoint: Path) -> State:
@@ -288,11 +293,13 @@ def _train_encoder(name: str, run: StageRun, checkpoint: Path, compute_loss: Los
     return _train(name, groups, run, checkpoint, compute_loss)
 
 
-def _train_head(parameters: list[nn.Parameter], run: StageRun, checkpoint: Path, compute_loss: Loss) -> State:
+def _train_head(
+    name: str, parameters: list[nn.Parameter], run: StageRun, checkpoint: Path, compute_loss: Loss
+) -> State:
     """Train parameters of the head and the threshold; return all weights."""
     config = run.config
     groups = [ParameterGroup([*parameters, run.model.threshold.raw], config.head_lr / config.lr)]
-    return _train("fit_head", groups, run, checkpoint, compute_loss)
+    return _train(name, groups, run, checkpoint, compute_loss)
 
 
 def _train(

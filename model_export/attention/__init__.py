@@ -1,1 +1,1 @@
-"""Hardmax attention, written once, as ONNX functions of the domain `hardmax`."""
+"""Hardmax attention: ONNX functions of the domain `hardmax`, their definition in numpy, and torch."""

@@ -1,7 +1,7 @@
 """The data sets of the pretrained models: parsers, three splits, and the removal of near-duplicates.
 
     train        the weights are trained on it
-    validation   choices are made on it: epochs, averaging, calibration, the neutral threshold
+    validation   choices are made on it: checkpoints, calibration, the neutral threshold
     test         figures are measured on it, once
 
 A validation or test text is left out if more than a fifth of its sequences of eight words occur in the

@@ -11,8 +11,8 @@ Inputs, outputs and weights have the names of the released models, which the ser
 verify` read: "pieces" are tokens, "places" are positions, and "nobody" is the null key (STORED_NAMES).
 
 The symbols are those of model.py, the numbers those of quantized.py. Linear maps get rows without padding;
-only scores are padded, and the key of padding is the null key. A score is a sum of 32 products of integers,
-exact in float32, so the choice of a head does not depend on the order of the sum.
+only scores are padded, and the key of padding is the null key. A score is a sum of 32 or 64 products of
+integers, exact in float32, so the choice of a head does not depend on the order of the sum.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ CONTRACTIONS = {f"{_SHORTENED.get(word, word)}n{mark}t": word for word in _AUXIL
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The content of vocabulary.json: tokens in the order of their ids, and words that are folded."""
+    """The content of pieces.json: tokens in the order of their ids, and words that are folded."""
 
     tokens: Sequence[str]
     names: Collection[str]  # nearly always written with a capital: a name in either case
