@@ -60,8 +60,5 @@ def as_frame(
         import pandas
     except ImportError:
         raise ImportError("to_frame() needs pandas: pip install pandas") from None
-    labels = dict.fromkeys(label for probs in probabilities for label in probs)
-    frame = pandas.DataFrame(list(rows), index=index)
-    for label in labels:
-        frame[f"p({label})"] = [probs.get(label, float("nan")) for probs in probabilities]
-    return frame
+    columns = ({f"p({label})": p for label, p in probs.items()} for probs in probabilities)
+    return pandas.DataFrame([row | p for row, p in zip(rows, columns, strict=True)], index=index)

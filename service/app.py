@@ -109,9 +109,9 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
 @asynccontextmanager
 async def _run(service: AppState, app: FastAPI) -> AsyncIterator[None]:
     """Start the service with the application, and stop it at the end."""
-    await service.start()
-    await asyncio.to_thread(list, iter_route_contexts(app.routes))  # otherwise the first request does this
     try:
+        await service.start()
+        await asyncio.to_thread(list, iter_route_contexts(app.routes))  # not in the first request
         yield
     finally:
         await service.stop()

@@ -72,13 +72,18 @@ def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the application listens to it
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: sys.exit(0))
-    configure(settings.log_format, settings.log_level)
+    _configure_process(settings)
     settings = with_default_model(settings)  # the same for all workers
     listener = listen(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     is_supervised = settings.workers > 1
     with shared_metrics() if is_supervised or MULTIPROCESS_DIR in os.environ else contextlib.nullcontext():
         return (_supervise if is_supervised else _run)(settings, make_app, listener)
+
+
+def _configure_process(settings: Settings) -> None:
+    limit_heaps()
+    configure(settings.log_format, settings.log_level)
 
 
 def _run(settings: Settings, make_app: MakeApp, listener: socket.socket) -> int:
@@ -140,13 +145,14 @@ def _config(app: Any, settings: Settings, *, factory: bool = False) -> uvicorn.C
 
 
 def build_app(settings: Settings, make_app: MakeApp, announced: Event | None = None) -> FastAPI:
-    """Build the application for the process that serves it, with logs, signals and an exit code.
+    """Build the application for the process that serves it, with signals and an exit code.
 
     Args:
         announced: Set by the first ready worker of several, which logs the start for all.
     """
-    limit_heaps()
-    configure(settings.log_format, settings.log_level)
+    is_worker = multiprocessing.parent_process() is not None
+    if is_worker:
+        _configure_process(settings)
     app = make_app(settings)
     service: AppState = app.state.service
     service.owns_process = True
@@ -169,7 +175,7 @@ def build_app(settings: Settings, make_app: MakeApp, announced: Event | None = N
             ending.cancel()
 
     app.router.lifespan_context = lifespan
-    if multiprocessing.parent_process() is not None:
+    if is_worker:
         threading.Thread(target=_follow_supervisor, daemon=True).start()
     return app
 

@@ -80,7 +80,7 @@ def _add_sequences(commands: Commands) -> None:
 
 def _add_cloud(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="points: csv, npy or json; - reads csv from a pipe")
-    parser.add_argument("--alpha", type=float, default=1.0, help="step size, default 1")
+    parser.add_argument("--alpha", type=float, default=1.0, help="step size of a run, default 1")
     parser.add_argument(
         "--plot", metavar="FILE", help="draw how points of two or three numbers move: png, svg"
     )

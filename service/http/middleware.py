@@ -41,6 +41,7 @@ match_host = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?
 SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 CLOSE_HEADER = (b"connection", b"close")  # while the service stops
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
+METHODS = (*METHODS_WITH_BODY, "GET", "HEAD", "OPTIONS")  # others are counted as one
 # exempt from MAX_CONCURRENT_REQUESTS
 PROBES = ("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready")
 
@@ -78,7 +79,9 @@ class RequestContextMiddleware:
         finally:
             seconds, method = time.perf_counter() - start_s, scope["method"]
             route = getattr(scope.get("route"), "path", "(none)")
-            self._service.metrics.count_response(route, method, status, seconds)
+            self._service.metrics.count_response(
+                route, method if method in METHODS else "other", status, seconds
+            )
             page_file = route == PAGE_FILES and status < 400  # the page has forty files
             log_request(
                 state["request_id"], method, route, status, seconds, error=state.get("error"), debug=page_file

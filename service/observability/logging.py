@@ -4,7 +4,6 @@ Logging never waits for the program that reads the log. Records go to a queue of
 listener writes them to standard error; records that do not fit are dropped and counted.
 """
 
-import atexit
 import json
 import logging
 import os
@@ -29,7 +28,6 @@ def configure(style: Style, level: str) -> None:
     handler = queue_handler(style)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("service").setLevel(level.upper())
-    atexit.register(handler.flush)
 
 
 def queue_handler(

@@ -76,12 +76,12 @@ class Compute:
                 argument `on_progress` to report with.
 
         Raises:
-            Overloaded: more than `depth` jobs wait already.
+            Overloaded: `depth` jobs wait already.
             TooLarge: the job needs more memory than it may take.
         """
         if self._stopped:
             raise NotReady("the service is stopping")
-        if self.jobs > self.depth:
+        if self.waiting >= self.depth:
             raise Overloaded("too many clouds are waiting already; try again shortly")
         self.jobs += 1
         try:
@@ -92,14 +92,13 @@ class Compute:
                     await stack.enter_async_context(self._not_small)
                 await stack.enter_async_context(self._running)
                 self._n_running += 1
-                stack.callback(self._count_end)
-                result: T = await self._run(function, args, on_progress)
+                try:
+                    result: T = await self._run(function, args, on_progress)
+                finally:
+                    self._n_running -= 1
                 return result
         finally:
             self.jobs -= 1
-
-    def _count_end(self) -> None:
-        self._n_running -= 1
 
     async def _run(
         self, function: Callable[..., Any], args: Sequence[Any], on_progress: Report | None

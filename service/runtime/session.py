@@ -80,7 +80,7 @@ class Runtime:
         ort.set_default_logger_severity(3)
         self.provider = choose_provider(provider)
         self.intra_op_threads = intra_op_threads
-        self._options: ort.RunOptions | None = None
+        self._limits = threading.local()  # .options of the sessions that a thread opens
 
     def graph(self, model: bytes) -> Graph:
         """Return a graph that is loaded when, and where, it is first run."""
@@ -89,7 +89,7 @@ class Runtime:
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
         """Stop the runs of sessions that are opened meanwhile after this time: a graph may never end."""
-        self._options = options = ort.RunOptions()
+        self._limits.options = options = ort.RunOptions()
         timer = threading.Timer(seconds, setattr, (options, "terminate", True))
         timer.daemon = True
         timer.start()
@@ -103,7 +103,7 @@ class Runtime:
         finally:
             timer.cancel()
             timer.join()
-            self._options = None
+            del self._limits.options
         if options.terminate:  # every later run would be stopped at once
             raise late
 
@@ -132,7 +132,8 @@ class Runtime:
             options.add_session_config_entry(SLOW_PRODUCTS, "1")
         providers: ProviderList = [(CUDA, CUDA_OPTIONS), CPU] if self.provider == "cuda" else [CPU]
         try:
-            return Session(ort.InferenceSession(model, options, providers=providers), self._options)
+            limits = getattr(self._limits, "options", None)
+            return Session(ort.InferenceSession(model, options, providers=providers), limits)
         except ort_errors() as error:
             raise BundleError(f"not a graph ONNX Runtime can load: {error}", param="model.onnx") from error
 

@@ -56,6 +56,7 @@ from service.schemas.requests import (
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
+UNBUFFERED = {"x-accel-buffering": "no"}  # nginx passes each line on at once
 SMALL_NUMBERS = 4_096  # numbers times layers: a smaller job waits only for such jobs
 LARGE_NUMBERS = 65_536  # numbers: larger jobs run one at a time
 NUMBER_BYTES = 8  # of a number in an answer, at least
@@ -161,7 +162,7 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
             except HardmaxError as error:
                 yield _error_line(error, request)
 
-    return LineStream(stream(), headers=NO_STORE, media_type=NDJSON)
+    return LineStream(stream(), headers={**NO_STORE, **UNBUFFERED}, media_type=NDJSON)
 
 
 async def _lines(

@@ -23,7 +23,7 @@ from refusals import JSON, refusal
 from server import Server, serving
 from stall_server import MAX_PARSE_STALL_S, MAX_STALL_S, measure_stall
 
-from service.schemas.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_JSON_VALUES, MAX_TEXT_ARRAYS, parse
+from service.schemas.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_TEXT_ARRAYS, parse
 from service.schemas.requests import ClassifyRequest
 
 MB = 1_000_000
@@ -118,9 +118,9 @@ def test_brackets_in_a_text_are_no_arrays(text: str) -> None:
 
 
 def test_more_parts_than_are_parsed_are_refused_unparsed(client: httpx.Client) -> None:
-    for parts in (b"[" * (MAX_JSON_PARTS + 1), b"," * MAX_JSON_VALUES):  # which are no JSON either
-        response = client.post("/classify", content=b'{"input":' + parts)
-        assert refusal(response) == (413, "too_large", None)
+    parts = b"[" * (MAX_JSON_PARTS + 1)  # which are no JSON either
+    response = client.post("/classify", content=b'{"input":' + parts)
+    assert refusal(response) == (413, "too_large", None)
 
 
 @pytest.mark.system

@@ -80,6 +80,12 @@ def test_npy_that_is_too_large_as_doubles_is_refused_before_it_is_converted(mode
     assert peak_bytes < 40e6
 
 
+def test_progress_is_not_buffered_by_a_proxy(client: httpx.Client) -> None:
+    headers = {"accept": "application/x-ndjson"}
+    response = client.post("/dynamics", json={"points": [[1, 2]]}, headers=headers)
+    assert response.headers["x-accel-buffering"] == "no"  # docker/edge/nginx.conf
+
+
 def test_client_that_leaves_stops_its_cloud(server: Server, client: httpx.Client) -> None:
     """The cloud takes some seconds, in layers of a fraction of a second."""
     cloud = npy(np.random.default_rng(3).normal(size=(60_000, 32)))

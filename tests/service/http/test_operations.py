@@ -58,3 +58,11 @@ def test_line_of_a_refused_request_names_the_error(models: Path, caplog: pytest.
         client.get("/health")
     lines = [record.getMessage() for record in caplog.records if record.args]
     assert [line.endswith(" invalid_input") for line in lines] == [True, False]
+
+
+def test_methods_that_clients_invent_are_counted_as_one(client: httpx.Client) -> None:
+    """Each method that was sent became a series of its own, which stayed for ever."""
+    client.request("BREW", "/nowhere")
+    lines = client.get("/metrics").text.splitlines()
+    assert any('method="other",route="(none)"' in line for line in lines)
+    assert not any("BREW" in line for line in lines)
