@@ -22,7 +22,7 @@ from model_export.exact.command import build_classifier, write_verified
 from model_export.exact.data import make_examples
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.sequences.classifier import SequenceClassifier
+from service.sequences import SequenceClassifier
 
 Rng = np.random.Generator
 Points = NDArray[np.float64]

@@ -78,7 +78,7 @@ def read_rows(
     ]
     is_output = "hardmax_error" in table.columns and "hardmax_label" not in table.columns
     if is_output and label_column == "label":
-        notes.append("careful: this column is what a model answered, unless somebody has corrected it")
+        notes.append("warning: this column is what a model answered, unless somebody has corrected it")
     if len(rows) < len(pairs):
         notes.append(f"left out: {len(pairs) - len(rows):,} without a text or a label")
     if not keep_labels and (multi_label or any(SEPARATOR in value for _, value in rows)):
@@ -114,7 +114,7 @@ def find_label(table: Table, text_column: str, requested: str | None) -> str:
     """Return the column of labels: as requested, by a usual name, or the only one with few values."""
     if requested is not None and requested == text_column:
         problem = f"column {requested!r} holds the texts and cannot hold the labels"
-        raise InvalidInput(f"{table.source}: {problem}: say --column or another --label", param="--label")
+        raise InvalidInput(f"{table.source}: {problem}: use --column or another --label", param="--label")
     if requested is not None:
         return find_column(table, requested)
     columns = [column for column in table.columns if column != text_column]

@@ -53,7 +53,7 @@ class Answer(Classification):
             fields = {"text": text, "index": index, "model": model, "offset_unit": offset_unit}
             answer = parse_document(cls, document, **fields, error=None, answers={})
             if not all(0.0 <= number <= 1.0 for number in (answer.score, *answer.probs.values())):
-                raise UnexpectedAnswer("this is no answer of hardmax: a probability is not from 0 to 1")
+                raise UnexpectedAnswer("not a response of hardmax: a probability is not from 0 to 1")
             return answer
         answers = {name: cls.of(part, text, index, name, offset_unit) for name, part in documents.items()}
         return next(iter(answers.values())).model_copy(update={"answers": answers})
@@ -190,7 +190,7 @@ class Answers(list[Answer]):
         """
         data = document.get("data") if isinstance(document, dict) else None
         if not isinstance(data, list) or len(data) != len(texts):
-            raise UnexpectedAnswer(f"this is no answer of hardmax: data should have {len(texts)} entries")
+            raise UnexpectedAnswer(f"not a response of hardmax: data should have {len(texts)} entries")
         model = document.get("model", self.model)
         self.id = str(document.get("id", self.id))
         self.model = ", ".join(map(str, model)) if isinstance(model, list) else str(model)

@@ -145,13 +145,13 @@ def _check_text(text: Any, param: str) -> None:
     if text is None or (isinstance(text, float) and text != text):
         raise InvalidInput("there is no text", param=param)
     if not isinstance(text, str):
-        raise InvalidInput(f"this is no text but {type(text).__name__}", param=param)
+        raise InvalidInput(f"this should be a string, not {type(text).__name__}", param=param)
     if not text.strip():
         raise InvalidInput("the text is empty", param=param)
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInput("the text holds half a character (a lone surrogate)", param=param) from None
+        raise InvalidInput("the text contains half a character: a lone surrogate", param=param) from None
 
 
 def _as_list(texts: Any) -> list[Any]:

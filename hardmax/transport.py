@@ -176,7 +176,7 @@ class BoundedBuffer:
         """Append bytes, or raise UnexpectedAnswer over the limit."""
         self._bytes += part
         if len(self._bytes) > MAX_RECEIVED_BYTES:
-            raise UnexpectedAnswer(f"this is no answer of hardmax: more than {MAX_RECEIVED_BYTES >> 20} MB")
+            raise UnexpectedAnswer(f"not a response of hardmax: more than {MAX_RECEIVED_BYTES >> 20} MB")
 
     def lines(self, part: bytes) -> Iterator[bytes]:
         """Append bytes, and return the lines that they complete."""
@@ -196,7 +196,7 @@ def decode_response(response: httpx.Response, content: bytes) -> Any:
     """Return the document of a response; raise the error that it describes."""
     containers = content.count(b"[") + content.count(b"{")
     if content.count(b",") > MAX_RESPONSE_VALUES or containers > MAX_RESPONSE_CONTAINERS:
-        raise UnexpectedAnswer("this is no answer of hardmax: it has too many values")
+        raise UnexpectedAnswer("not a response of hardmax: it has too many values")
     try:
         document = json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):  # no JSON, nested too deeply, or a number of thousands of digits

@@ -41,6 +41,7 @@ from model_export.measure.served import served_logits
 from model_export.training import Report
 from service.errors import BundleError
 from service.runtime.bundle import Bundle
+from service.runtime.card import ENCODER, HEAD
 from service.runtime.session import Runtime
 from service.text.encoder import VOCABULARY_KEYS
 from service.text.encoder import Encoder as ServedEncoder
@@ -130,7 +131,8 @@ def write_head(
 
     def load() -> tuple[onnx.ModelProto, Head]:
         graph = head_graph.to_onnx(head_quantized.quantize(head, scales) | ood_weights)
-        return graph, Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
+        unwritten = Bundle("sentiment", HEAD, card, graph.SerializeToString(), vocabulary=None, digest="")
+        return graph, Head.load(unwritten, runtime, served)
 
     def measure(served_head: Head, split: str) -> dict[str, LogitsAndTargets]:
         return {name: _measure(served, served_head, draw_rows(rows, split)) for name, rows in sets.items()}
@@ -150,7 +152,7 @@ def write_head(
     for name, figures in card["figures"].items():
         report(f"{name}: {figures}")
     card |= {"neutral_threshold": threshold, "readout": {"vector": head.v[0].tolist()}}
-    write_bundle(models, "text-classification", card, graph, float_model=to_float(graph))
+    write_bundle(models, HEAD, card, graph, float_model=to_float(graph))
 
 
 def _measure(encoder: ServedEncoder, head: Head, rows: Rows) -> LogitsAndTargets:
@@ -189,7 +191,7 @@ def write_encoder(
     }
     weights = encoder_quantized.quantize(encoder)
     graph, float_graph = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
-    bundle = write_bundle(models, "encoder", card, graph, json.dumps(lists, ensure_ascii=False), float_graph)
+    bundle = write_bundle(models, ENCODER, card, graph, json.dumps(lists, ensure_ascii=False), float_graph)
     served = ServedEncoder.load(bundle, Runtime("cpu", torch.get_num_threads()))
     _check_states(encoder, served, _every(CHECKED_TEXTS, _validation_texts(sets)))
     return bundle

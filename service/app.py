@@ -19,7 +19,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from service import __version__
 from service.errors import HardmaxError
-from service.http.dependencies import KEY_NEEDED
+from service.http.dependencies import REQUIRE_API_KEY
 from service.http.errors import handle_error
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
 from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
@@ -85,7 +85,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         description=DESCRIPTION,
         lifespan=partial(_run, service),
         openapi_tags=TAGS,
-        dependencies=KEY_NEEDED,
+        dependencies=REQUIRE_API_KEY,
         generate_unique_id_function=lambda route: route.name,  # the names in generated clients
         openapi_url=None,  # served by routes/page.py
         docs_url=None,

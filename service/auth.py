@@ -7,7 +7,7 @@ from pathlib import Path
 from service.errors import ConfigurationError, Unauthorized
 
 
-class Keys:
+class ApiKeys:
     """The keys of API_KEYS and API_KEYS_FILE, stored as digests. Without keys, the service is open."""
 
     def __init__(self, inline: str, file: Path | None) -> None:

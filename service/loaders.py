@@ -11,7 +11,7 @@ from service.runtime.bundle import Bundle
 from service.runtime.card import ENCODER, HEAD
 from service.runtime.registry import Loader
 from service.runtime.session import Runtime
-from service.sequences.classifier import SequenceClassifier
+from service.sequences import SequenceClassifier
 from service.settings import Settings
 from service.text.encoder import Encoder
 from service.text.head import Head

@@ -32,7 +32,7 @@ from service.runtime.registry import Registry, with_default_model
 from service.runtime.session import Runtime
 from service.schemas.reading import validate
 from service.schemas.requests import ClassifyRequest
-from service.sequences.classifier import SequenceClassifier
+from service.sequences import SequenceClassifier
 from service.settings import Settings, load_settings
 from service.text.decision import describe_labels
 from service.text.pipeline import ClassificationTask, classify_all
@@ -122,7 +122,7 @@ class Local(Api):
         return {"models": cards}
 
     def _info(self, request: ApiRequest) -> Any:
-        raise NotFound("info is of a server; there is none in this process")
+        raise NotFound("info() needs a server: hardmax.Client")
 
     def _model(self, name: str, kind: str) -> Any:
         try:

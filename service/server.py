@@ -33,6 +33,7 @@ from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from hardmax.formatting import shorten
 from service import __version__
 from service.app import create_app
 from service.errors import ConfigurationError, HardmaxError
@@ -245,12 +246,6 @@ def _follow_supervisor() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _shorten(line: str) -> str:
-    if len(line) <= MAX_STARTUP_LINE_CHARS:
-        return line
-    return f"{line[: MAX_STARTUP_LINE_CHARS - 1].rstrip()}…"
-
-
 def log_startup(service: AppState) -> None:
     """Print the address, the models and how to stop the service; as one line of the log in JSON."""
     settings = service.settings
@@ -272,7 +267,7 @@ def log_startup(service: AppState) -> None:
     width = max((len(entry.kind) for entry in entries), default=0)
     models = [f"  {entry.kind:{width}}  {entry.name:16} {entry.card['description']}" for entry in entries]
     lines += [
-        *(_shorten(line) for line in models),
+        *(shorten(line, MAX_STARTUP_LINE_CHARS) for line in models),
         "Stop with Ctrl-C or SIGTERM; SIGHUP reads models and keys again.",
     ]
     with contextlib.suppress(OSError):  # a full disk does not stop the service

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from service.answers import clouds
-from service.auth import Keys
+from service.auth import ApiKeys
 from service.errors import ConfigurationError, NotReady
 from service.loaders import Loaders, domain_loaders
 from service.memory import collect_garbage, freeze_gc
@@ -25,7 +25,7 @@ from service.observability.tracing import make_tracer_provider
 from service.runtime.batcher import Batcher
 from service.runtime.card import HEAD
 from service.runtime.compute import Compute
-from service.runtime.registry import Entry, Registry, bundle_fingerprints
+from service.runtime.registry import Registry, RegistryEntry, bundle_fingerprints
 from service.runtime.session import Runtime
 from service.settings import Settings
 from service.text.pipeline import Answer, ClassificationTask, run_batch
@@ -58,7 +58,7 @@ class AppState:
     def __init__(self, settings: Settings, loaders: Loaders | None = None) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.keys = Keys(settings.api_keys, settings.api_keys_file)
+        self.keys = ApiKeys(settings.api_keys, settings.api_keys_file)
         self.running_requests = 0
         self.large_requests = LargeRequests(settings.max_large_requests)
         self.registry = Registry(settings.model_folders, {})
@@ -112,7 +112,7 @@ class AppState:
         self.provider = runtime.provider
         self.registry.loaders = self._loaders(runtime, self.settings)
         self._read_models()
-        missing = self.registry.why_missing(self.settings.default_model)
+        missing = self.registry.missing_reason(self.settings.default_model)
         reads_texts = any(entry.kind == HEAD for entry in self.registry.entries.values())
         if missing and (reads_texts or self.settings.default_model in self.registry.refused):
             raise ConfigurationError(f"DEFAULT_MODEL: {missing}", param="DEFAULT_MODEL")
@@ -161,7 +161,7 @@ class AppState:
             log.warning("bundle %s refused: %s", name, reason)
         self.metrics.bundles_refused.set(len(self.registry.refused))
 
-    def _log_change(self, name: str, old: Entry | None, new: Entry | None) -> None:
+    def _log_change(self, name: str, old: RegistryEntry | None, new: RegistryEntry | None) -> None:
         if old is not None and new is not None and old.digest == new.digest:
             return
         if old is not None:
@@ -190,7 +190,7 @@ class AppState:
                 in_flight=self.running_requests,
                 texts_waiting=self.texts.depth,
                 clouds_waiting=self.compute.waiting,
-                ready=self.unready_reason() is None,
+                ready=self.not_ready_reason() is None,
             )
             await asyncio.sleep(SAMPLE_S)
 
@@ -216,15 +216,15 @@ class AppState:
 
     def check_ready(self) -> None:
         """Raise NotReady if requests should not come."""
-        if reason := self.unready_reason():
+        if reason := self.not_ready_reason():
             raise NotReady(reason)
 
-    def unready_reason(self) -> str | None:
+    def not_ready_reason(self) -> str | None:
         """Return why no requests should be sent, or None."""
         if self.draining:
             return "the service is stopping"
         if not self.started:
             return "models are being loaded"
-        if self._has_default and (missing := self.registry.why_missing(self.settings.default_model)):
+        if self._has_default and (missing := self.registry.missing_reason(self.settings.default_model)):
             return f"the default model is gone: {missing}"
         return None if self.healthy() else DEAD_MESSAGE

@@ -50,7 +50,7 @@ def parse_document(kind: type[M], document: Any, **fields: Any) -> M:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(map(str, problem["loc"])) or "the answer"
-        raise UnexpectedAnswer(f"this is no answer of hardmax: {field}: {problem['msg']}") from None
+        raise UnexpectedAnswer(f"not a response of hardmax: {field}: {problem['msg']}") from None
 
 
 def with_plain_signature(kind: type[M]) -> type[M]:

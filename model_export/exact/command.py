@@ -21,7 +21,7 @@ from model_export.exact.blocks import Transformer, build_transformer
 from model_export.exact.data import Examples, ImpossibleData, compute_measures, read_examples, with_positions
 from model_export.exact.graph import to_onnx
 from service.runtime.session import Runtime
-from service.sequences.classifier import SequenceClassifier
+from service.sequences import SequenceClassifier
 
 TARGET_TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of the error, relative to the largest target
 

@@ -159,7 +159,7 @@ def compute_measures(examples: Examples, points: Sequence[Floats]) -> Measures:
 def _describe_conflict(examples: Examples, i: int, j: int) -> str:
     names = f"{examples.names[i]} and {examples.names[j]}"
     return (
-        f"{names} hold the same tokens in the same proportions but want different outputs: attention without "
+        f"{names} hold the same tokens in the same proportions but have different outputs: attention without "
         "positions cannot tell them apart (--positions makes order count)"
     )
 

@@ -94,6 +94,6 @@ def _model_name(arguments: argparse.Namespace) -> str:
     if arguments.models_dir.exists() and not arguments.models_dir.is_dir():
         raise InvalidInput(f"{arguments.models_dir} is not a folder", param="--models-dir")
     if (arguments.models_dir / name).exists():
-        problem = f"{arguments.models_dir / name} is in the way"
+        problem = f"{arguments.models_dir / name} already exists"
         raise InvalidInput(f"{problem}: a model's versions are {name}@1, {name}@2, ..; move it")
     return str(name)

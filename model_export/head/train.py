@@ -87,7 +87,7 @@ def _with_words(rows: Rows, indices: Ints, file: str) -> Rows:
     texts, truth = [rows.texts[i][:MAX_TEXT_CHARS] for i in indices], [rows.truth[i] for i in indices]
     present = {label for labels in truth for label in labels}
     if absent := [label for label in rows.labels if label not in present]:
-        raise InvalidInput(f"{file}: no text of the label {absent[0]!r} has a word in it; take the label out")
+        raise InvalidInput(f"{file}: no text of the label {absent[0]!r} has a word in it; remove the label")
     return Rows(texts, truth, rows.labels, rows.multi_label, rows.notes)
 
 

@@ -15,7 +15,7 @@ from service.control.search import ControlResult, find_form
 from service.errors import InvalidInput
 from service.schemas.reading import Raw, validate
 from service.schemas.requests import ControlParameters, DynamicsParameters
-from service.sequences.classifier import SequenceClassifier
+from service.sequences import SequenceClassifier
 from service.settings import Settings
 
 INDEX = re.compile("0|[1-9][0-9]{0,8}")

@@ -32,7 +32,7 @@ def read_tasks(body: ClassifyRequest, find: FindModel, settings: Settings) -> li
         raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
     count = 1 if isinstance(body.input, str) else len(body.input)
     if body.without and count != 1:
-        raise InvalidInput("without goes with one text", param="without")
+        raise InvalidInput("without needs a single text", param="without")
     for i, (begin, end) in enumerate(body.without):
         if begin >= end:
             problem = f"without[{i}] should be [from, to], and to the larger"

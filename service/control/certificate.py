@@ -143,10 +143,13 @@ def verify_infeasible(
     used, inverse = np.unique([gaps.token, gaps.leader, gaps.rival], return_inverse=True)
     points, gaps = points[used], GapConstraints(*inverse.reshape(3, -1))
     size = _sizes(points, gaps, weights)
-    attempts = [(balance_weights, floor) for floor in WEIGHT_FLOORS] + [(simplify_weights, WEIGHT_FLOORS[-1])]
-    for attempt, floor in attempts:
+    attempts = [(floor, True) for floor in WEIGHT_FLOORS] + [(WEIGHT_FLOORS[-1], False)]
+    for floor, balance in attempts:
         heavy = np.flatnonzero(size > floor * size.max())
-        integers = attempt(points, gaps[heavy], weights[heavy], deadline)
+        if balance:
+            integers = balance_weights(points, gaps[heavy], weights[heavy], deadline)
+        else:
+            integers = simplify_weights(weights[heavy])
         if integers is None or min(integers) < 0 or not any(integers):
             continue
         negative = _combine(points, gaps[heavy], [-w for w in integers])

@@ -86,7 +86,7 @@ def build_constraints(
     param = "leaders" if assignment is None else "assignment"
     leader_of = dict(assignment) if assignment is not None else {leader: leader for leader in leaders or ()}
     if not leader_of:
-        raise InvalidInput(f"{param} asks for nothing", param=param)
+        raise InvalidInput(f"{param} is empty", param=param)
     for index in (*leader_of, *leader_of.values()):
         if not 0 <= index < len(points):
             raise InvalidInput(f"{param} names point {index} of {len(points)}", param=param)

@@ -78,7 +78,7 @@ def find_form(
     points = check_points(points)
     constraints = build_constraints(points, assignment, leaders)
     deadline, proof_deadline = Deadline(deadline_s), Deadline(min(proof_s, deadline_s))
-    problem = Problem(constraints, whiten(points), deadline, proof_deadline)
+    problem = SearchProblem(constraints, whiten(points), deadline, proof_deadline)
     best = _search(problem)
     if best.proof is not None:
         return _infeasible(best.gaps, best.proof)
@@ -135,7 +135,7 @@ def _confirms(outcome: Result, constraints: LeaderConstraints) -> bool:
 
 
 @dataclass(frozen=True)
-class Problem:
+class SearchProblem:
     """Constraints in whitened coordinates y, and deadlines.
 
     Gaps are <A y_i, y_l(i) - y_j> with both vectors at length 1.
@@ -198,7 +198,7 @@ class SearchState:
     proof: list[int] | None = None  # weights which prove that no form satisfies the constraints
 
 
-def _search(problem: Problem) -> SearchState:
+def _search(problem: SearchProblem) -> SearchState:
     """Solve with few pairs, add the pairs that the solution violates most, until it violates none."""
     A = np.eye(problem.space.y.shape[1])
     smallest_gap, gaps = problem.hardest_gaps(A)
@@ -227,7 +227,7 @@ def _search(problem: Problem) -> SearchState:
     return best
 
 
-def _solve(problem: Problem, gaps: GapConstraints, A: Floats) -> tuple[Iterate, list[int] | None]:
+def _solve(problem: SearchProblem, gaps: GapConstraints, A: Floats) -> tuple[Iterate, list[int] | None]:
     """Take steps until mu is a sufficient share of its bound, or infeasibility is proved."""
     u, v = problem.vectors(gaps)
     iterate, proof_gaps = semidefinite.start(A, u, v), list(PROOF_GAPS)

@@ -20,7 +20,7 @@ MAX_EQUATIONS = 256  # that weights of dependent tokens satisfy together
 MAX_DENOMINATOR = 64
 
 
-def simplify_weights(points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline) -> Row | None:
+def simplify_weights(weights: Floats) -> Row:
     """Return multiples of nearby fractions with small denominators, which clouds of round numbers need."""
     fractions = [Fraction(float(w)).limit_denominator(MAX_DENOMINATOR) for w in weights / weights.max()]
     common = lcm(*(w.denominator for w in fractions))

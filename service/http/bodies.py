@@ -47,7 +47,7 @@ T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class RequestSize:
+class RequestSlot:
     """The size of one request: of its body, or of its response if that is larger."""
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
@@ -196,7 +196,7 @@ def reply_json(value: Any) -> Response:
     return reply(write(value))
 
 
-async def reply_document(document: Any, size: RequestSize) -> Response:
+async def reply_document(document: Any, size: RequestSlot) -> Response:
     """Return a response with a document. A long one is written in a thread."""
     if size.response_bytes <= JSON_BLOCK_BYTES:
         return reply(write(document))

@@ -6,7 +6,7 @@ from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from service.errors import InvalidInput
-from service.http.bodies import RequestSize
+from service.http.bodies import RequestSlot
 from service.settings import PAGE_FILES
 from service.state import AppState
 
@@ -33,15 +33,15 @@ async def get_request_id(request: Request) -> str:
     return request_id
 
 
-async def get_size(request: Request) -> RequestSize:
+async def get_size(request: Request) -> RequestSlot:
     """Return the size of the request, which waits for a slot if it is large."""
-    size: RequestSize = request.state.size
+    size: RequestSlot = request.state.size
     return size
 
 
 ServiceDep = Annotated[AppState, Depends(get_service)]
 RequestId = Annotated[str, Depends(get_request_id)]
-SizeDep = Annotated[RequestSize, Depends(get_size)]
+SizeDep = Annotated[RequestSlot, Depends(get_size)]
 ModelInPath = Annotated[str, Path(description="The name of a model.")]
 VersionInPath = Annotated[str, Path(description="The digest of the model, or its first 12 digits.")]
 
@@ -81,4 +81,4 @@ async def check_key(
         service.keys.check(*(stripped.encode("latin-1") for key in keys if (stripped := key.strip())))
 
 
-KEY_NEEDED = [Depends(check_key)]
+REQUIRE_API_KEY = [Depends(check_key)]

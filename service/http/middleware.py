@@ -29,7 +29,7 @@ from service.errors import (
     Overloaded,
     TooLarge,
 )
-from service.http.bodies import LARGE_BYTES, RequestSize
+from service.http.bodies import LARGE_BYTES, RequestSlot
 from service.http.compression import ENCODINGS, BodyDecompressor
 from service.http.errors import DEADLINE_MESSAGE, BodyRefused, path_of, problem_response
 from service.observability.logging import log_request
@@ -126,7 +126,7 @@ class Exchange:
         self._service = service
         self._max_bytes = service.settings.payload_limit_bytes
         self._small_bytes = min(LARGE_BYTES, self._max_bytes)
-        self._size = RequestSize(service.large_requests)
+        self._size = RequestSlot(service.large_requests)
         self._caller_left = False
         self._watcher: asyncio.Task[None] | None = None
         self._timeout = asyncio.timeout(service.settings.request_timeout_s)

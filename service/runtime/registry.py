@@ -42,7 +42,7 @@ Fingerprint = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegistryEntry:
     """A model that is served, without the bytes of its bundle."""
 
     name: str
@@ -62,11 +62,11 @@ class Registry:
     def __init__(self, folders: Sequence[Path], loaders: Mapping[str, Loader]) -> None:
         self.folders = folders
         self.loaders = loaders
-        self.entries: Mapping[str, Entry] = {}
+        self.entries: Mapping[str, RegistryEntry] = {}
         self.refused: Mapping[str, str] = {}  # names of bundles that could not be loaded, and why
         self._lock = Lock()  # entries are replaced by a thread and by a request for an older version
 
-    def get(self, name: str) -> Entry | None:
+    def get(self, name: str) -> RegistryEntry | None:
         """Return the entry of that name, or the newest version of it; None if there is none."""
         entries = self.entries
         return entries.get(name) or entries.get(newest_version(name, entries))
@@ -79,14 +79,14 @@ class Registry:
         """
         entry = self.get(name)
         if entry is None and newest_version(name, self.refused) in self.refused:
-            raise NotFound(str(self.why_missing(name)), param="model")
+            raise NotFound(str(self.missing_reason(name)), param="model")
         if entry is None or entry.kind != kind:
             names = ", ".join(entry.name for entry in self.entries.values() if entry.kind == kind)
             hint = f"; there are: {names}" if names else ""
             raise NotFound(f"no model {name!r} {MODEL_PURPOSE[kind]}{hint}", param="model")
         return (entry if entry.model is not None else self._load_entry(entry)).model
 
-    def _load_entry(self, entry: Entry) -> Entry:
+    def _load_entry(self, entry: RegistryEntry) -> RegistryEntry:
         """Return the entry with its model: an older version is loaded on first use, in milliseconds."""
         with self._lock:
             current = self.entries.get(entry.name, entry)
@@ -99,7 +99,7 @@ class Registry:
             self.entries = {**self.entries, entry.name: loaded}
             return loaded
 
-    def why_missing(self, name: str) -> str | None:
+    def missing_reason(self, name: str) -> str | None:
         """Return why no model of that name is served, or None if one is."""
         if self.get(name) is not None:
             return None
@@ -108,7 +108,7 @@ class Registry:
 
     def refresh(self) -> None:
         """Load new bundles of the folders and drop removed ones. Slow: call it in a thread, one at a time."""
-        entries: dict[str, Entry] = {}
+        entries: dict[str, RegistryEntry] = {}
         refused: dict[str, str] = {}
         bundles = self._bundles()
         for name in sorted(bundles, key=lambda name: kind_of(bundles[name]) != ENCODER):
@@ -159,8 +159,8 @@ class Registry:
             return {name: entry.folder for name, entry in self.entries.items()}
 
     def _keep_or_load(
-        self, name: str, folder: Path, encoders: Mapping[str, Entry], *, lazy: bool = False
-    ) -> Entry:
+        self, name: str, folder: Path, encoders: Mapping[str, RegistryEntry], *, lazy: bool = False
+    ) -> RegistryEntry:
         """Return the present entry if its bundle and encoder have not changed, otherwise a new one."""
         old = self.entries.get(name)
         files = fingerprint(folder)
@@ -170,7 +170,7 @@ class Registry:
         encoder_digest = _encoder_digest(bundle, encoders)
         if old is not None and (old.digest, old.encoder_digest) == (bundle.digest, encoder_digest):
             return replace(old, folder=folder, files=files)
-        return Entry(
+        return RegistryEntry(
             name=name,
             kind=bundle.kind,
             digest=bundle.digest,
@@ -193,7 +193,7 @@ class Registry:
             raise BundleError(problem, param=bundle.name) from error
 
 
-def _encoder_digest(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str | None:
+def _encoder_digest(head: Bundle | RegistryEntry, entries: Mapping[str, RegistryEntry]) -> str | None:
     """Return the digest of the encoder of a head, or None for other kinds.
 
     Raises:

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from service.schemas.requests import Items, limited
+from hardmax.models.document import Items
+from service.schemas.requests import limited
 
 Short = Annotated[str, StringConstraints(max_length=200)]
 Parameters = Annotated[dict[str, Any], Field(max_length=64)]
@@ -12,13 +13,13 @@ MAX_TENSORS = 64  # of a request
 MAX_RANK = 32  # of a tensor
 
 
-class Wire(BaseModel):
+class ResponseModel(BaseModel):
     """Base of the answers; fields of later versions are accepted."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
-class Problem(Wire):
+class Problem(ResponseModel):
     """An error."""
 
     type: str = Field(description="The kind of the failure, for programs.")
@@ -27,19 +28,19 @@ class Problem(Wire):
     request_id: str | None = Field(None, description="The id of the request, as in the log.")
 
 
-class ErrorResponse(Wire):
+class ErrorResponse(ResponseModel):
     """The body of an error response."""
 
     error: Problem = Field(description="The error.")
 
 
-class ProtocolError(Wire):
+class ProtocolError(ResponseModel):
     """The error shape of the Open Inference Protocol."""
 
     error: str = Field(description="A sentence that says what is wrong.")
 
 
-class TensorMetadata(Wire):
+class TensorMetadata(ResponseModel):
     """The name, datatype and shape of a tensor."""
 
     name: str = Field(description="The name of the tensor.")
@@ -47,7 +48,7 @@ class TensorMetadata(Wire):
     shape: list[int] = Field(description="The size of each dimension; -1 for as many as are sent.")
 
 
-class ServerMetadata(Wire):
+class ServerMetadata(ResponseModel):
     """The metadata of the server."""
 
     name: str = Field(description="The name of the server.")
@@ -55,7 +56,7 @@ class ServerMetadata(Wire):
     extensions: list[str] = Field(description="The extensions of the protocol that the server has.")
 
 
-class ModelMetadata(Wire):
+class ModelMetadata(ResponseModel):
     """The metadata of a model."""
 
     name: str = Field(description="The name of the model.")
@@ -65,7 +66,7 @@ class ModelMetadata(Wire):
     outputs: list[TensorMetadata] = Field(description="The tensors that the model returns.")
 
 
-class ConfigTensor(Wire):
+class ConfigTensor(ResponseModel):
     """A tensor in the configuration of a model."""
 
     name: str = Field(description="The name of the tensor.")
@@ -79,7 +80,7 @@ class ConfigTensor(Wire):
         return cls(name=tensor.name, data_type=kind, dims=tensor.shape)
 
 
-class ModelConfig(Wire):
+class ModelConfig(ResponseModel):
     """The configuration of a model."""
 
     name: str = Field(description="The name of the model.")
@@ -143,7 +144,7 @@ class InferRequest(ProtocolRequest, strict=False):
     )
 
 
-class InferResponse(Wire):
+class InferResponse(ResponseModel):
     """The response of the Open Inference Protocol."""
 
     id: str | None = Field(None, description="The id of the request.")
@@ -152,7 +153,7 @@ class InferResponse(Wire):
     outputs: list[InferTensor] = Field(description="The requested tensors.")
 
 
-class Version(Wire):
+class Version(ResponseModel):
     """A version of a model."""
 
     name: str = Field(description="The name of the model.")
@@ -169,7 +170,7 @@ class IndexEntry(Version):
     reason: str = Field(default="", description="The reason why the bundle could not be loaded.")
 
 
-class Statistics(Wire):
+class Statistics(ResponseModel):
     """The statistics of models."""
 
     model_stats: list[Version] = Field(

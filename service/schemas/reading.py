@@ -1,12 +1,12 @@
 """Parse documents as JSON or as a pydantic model, and describe their errors."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import ErrorDetails, from_json
 
 from service.errors import InvalidInput, MalformedInput, TooLarge
 
@@ -22,7 +22,6 @@ LONE_SURROGATE = ("surrogate", "unexpected end of hex escape")
 
 Raw = bytes | bytearray
 Model = TypeVar("Model", bound=BaseModel)
-Problem = Mapping[str, Any]  # an error as pydantic lists it
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
@@ -56,7 +55,7 @@ def _is_lone_surrogate(message: str) -> bool:
 
 
 def _lone_surrogate_error(param: str | None = None) -> InvalidInput:
-    return InvalidInput(f"{param or 'the body'} holds half a character (a lone surrogate)", param=param)
+    return InvalidInput(f"{param or 'the body'} contains half a character: a lone surrogate", param=param)
 
 
 def parse_object(content: Raw) -> dict[str, Any]:
@@ -92,35 +91,35 @@ def validate(document: object, model: type[Model], *, strict: bool | None = None
 
 
 def input_error(
-    problems: ValidationError | Sequence[Problem], names: Iterable[str] = ()
+    errors: ValidationError | Sequence[ErrorDetails], names: Iterable[str] = ()
 ) -> MalformedInput | InvalidInput:
-    """Return the error for problems that pydantic found. It names fields and never quotes the body.
+    """Return the exception for errors that pydantic found. It names fields and never quotes the body.
 
     `names` are those of fields that are suggested for an unknown one.
     """
-    if isinstance(problems, ValidationError):
-        if problems.error_count() > MAX_LISTED_FAULTS:
-            return InvalidInput(f"the body is wrong in {problems.error_count()} places")
-        problems = problems.errors(include_url=False, include_input=False, include_context=False)
-    if missing := next((problem for problem in problems if problem["type"] == "missing"), None):
-        return _missing_field(missing, problems)
-    # The deepest problem: in a union it is about the intended branch. Of equally deep ones, one that is not
+    if isinstance(errors, ValidationError):
+        if errors.error_count() > MAX_LISTED_FAULTS:
+            return InvalidInput(f"the body is wrong in {errors.error_count()} places")
+        errors = errors.errors(include_url=False, include_input=False, include_context=False)
+    if missing := next((error for error in errors if error["type"] == "missing"), None):
+        return _missing_field(missing, errors)
+    # The deepest error: in a union it is about the intended branch. Of equally deep ones, one that is not
     # about the type: a list that is too short was meant as a list.
-    problem = max(problems, key=lambda p: (len(p["loc"]), not p["type"].endswith("_type")))
-    if problem["type"] == "json_invalid":
-        return _invalid_json(problem["msg"])
-    param = _param(problem["loc"])
-    if problem["type"] == "extra_forbidden":
+    error = max(errors, key=lambda p: (len(p["loc"]), not p["type"].endswith("_type")))
+    if error["type"] == "json_invalid":
+        return _invalid_json(error["msg"])
+    param = _param(error["loc"])
+    if error["type"] == "extra_forbidden":
         return _unknown_field(param[:NAME_CHARS], names)
-    message = problem["msg"]
-    if problem["type"].endswith("_type"):
-        message = _describe_types(problems, param)
+    message = error["msg"]
+    if error["type"].endswith("_type"):
+        message = _describe_types(errors, param)
     return InvalidInput(_name_field(message, param), param=param or None)
 
 
-def _missing_field(missing: Problem, problems: Sequence[Problem]) -> InvalidInput:
+def _missing_field(missing: ErrorDetails, errors: Sequence[ErrorDetails]) -> InvalidInput:
     param = _param(missing["loc"]) or None
-    unknown = [_param(problem["loc"]) for problem in problems if problem["type"] == "extra_forbidden"]
+    unknown = [_param(error["loc"]) for error in errors if error["type"] == "extra_forbidden"]
     sent = f"; you sent {', '.join(f'`{name}`' for name in unknown)}"[:NAME_CHARS] if unknown else ""
     return InvalidInput(f"`{param or 'the body'}` is required{sent}", param=param)
 
@@ -140,10 +139,10 @@ def _unknown_field(param: str, names: Iterable[str]) -> InvalidInput:
     return InvalidInput(f"{param}: an unknown field{hint}", param=param)
 
 
-def _describe_types(problems: Sequence[Problem], param: str) -> str:
-    """Return the types of all branches of a union, each of which has a problem."""
-    branches = [p for p in problems if p["type"].endswith("_type") and _param(p["loc"]) == param]
-    kinds = dict.fromkeys(problem["msg"] for problem in branches)
+def _describe_types(errors: Sequence[ErrorDetails], param: str) -> str:
+    """Return the types of all branches of a union, each of which has a error."""
+    branches = [p for p in errors if p["type"].endswith("_type") and _param(p["loc"]) == param]
+    kinds = dict.fromkeys(error["msg"] for error in branches)
     return " or ".join(kinds).replace(" or Input should be", " or")
 
 

@@ -4,12 +4,12 @@ These models check only the shape of requests; the domain checks their meaning, 
 settings checks the limits of the operator.
 """
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from hardmax.models.clouds import Include, Stop
-from hardmax.models.document import Vector
+from hardmax.models.document import Items, Vector
 from hardmax.models.texts import Explain, OffsetUnit
 
 MAX_MODELS = 32  # of a request
@@ -17,8 +17,6 @@ MAX_ABLATED_SPANS = 256  # of a request
 MAX_LEADERS = 10_000  # of a request to /control
 MAX_ASSIGNED = 100_000
 
-T = TypeVar("T")
-Items = Annotated[list[T], Field(fail_fast=True)]  # reports one wrong entry, not a million
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0)]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -36,13 +34,13 @@ Points = Annotated[
 ]
 
 
-class Request(BaseModel):
+class RequestModel(BaseModel):
     """Unknown fields are refused: a misspelt option must not be silently ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
-class ClassifyRequest(Request):
+class ClassifyRequest(RequestModel):
     """The request of POST /classify."""
 
     input: str | Items[str] = Field(
@@ -84,7 +82,7 @@ class ClassifyRequest(Request):
     )
 
 
-class DynamicsParameters(Request):
+class DynamicsParameters(RequestModel):
     """Everything a run of the dynamics may ask for but its points."""
 
     alpha: Finite = Field(
@@ -132,7 +130,7 @@ class DynamicsRequest(DynamicsParameters):
     points: Points
 
 
-class ControlParameters(Request):
+class ControlParameters(RequestModel):
     """Everything but the points, which become an array."""
 
     assignment: Annotated[dict[str, int], Field(max_length=MAX_ASSIGNED)] | None = Field(
@@ -149,7 +147,7 @@ class ControlRequest(ControlParameters):
     points: Points
 
 
-class SequencesEnvelope(Request):
+class SequencesEnvelope(RequestModel):
     """Everything but the numbers, which become arrays."""
 
     model: ModelName = Field(description="The name of a model of kind sequences.")

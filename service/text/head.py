@@ -111,42 +111,20 @@ class Head:
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, encoder: Encoder) -> Self:
-        """Load the head of a bundle and run it once."""
+        """Load the head of a bundle and run it once. Heads with the same graph share a session."""
         graph = bundle.graph_for(runtime.provider)
-        return cls.from_graph(bundle.name, bundle.model, runtime, encoder, bundle.card, graph)
-
-    @classmethod
-    def from_graph(
-        cls,
-        name: str,
-        model: bytes,
-        runtime: Runtime,
-        encoder: Encoder,
-        card: Mapping[str, Any],
-        graph: bytes | None = None,
-    ) -> Self:
-        """Make a head of an ONNX graph. Heads with the same graph share a session.
-
-        Args:
-            name: The name of the head.
-            model: The graph with the weights.
-            runtime: Opens the session.
-            encoder: The encoder of the head.
-            card: The card of the bundle.
-            graph: The graph to run with these weights, if it is not `model`.
-        """
-        digest, weights = split_weights(model)
+        digest, weights = split_weights(bundle.model)
         inputs, defaults = dict(HEAD_INPUTS), list(weights)
-        if graph is not None and graph != model:
+        if graph is not bundle.model:
             digest, _ = split_weights(graph)
             inputs |= {weight: ORT_TYPES.get(array.dtype.name, "") for weight, array in weights.items()}
             defaults = []
         session = encoder.head_sessions.get(digest)
         if session is None:
-            session = runtime.open(graph or model)
-            check_graph(name, session, inputs, PREDICTION_OUTPUTS | EXPLANATION_OUTPUTS, defaults)
+            session = runtime.open(graph)
+            check_graph(bundle.name, session, inputs, PREDICTION_OUTPUTS | EXPLANATION_OUTPUTS, defaults)
             encoder.head_sessions[digest] = session
-        return cls(name, session, weights, encoder, card)
+        return cls(bundle.name, session, weights, encoder, bundle.card)
 
     def metadata(self) -> dict[str, Any]:
         """Return the fields that GET /models adds to the card."""

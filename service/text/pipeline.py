@@ -104,7 +104,7 @@ class ClassificationTask:
         try:
             self.text.encode()
         except UnicodeEncodeError:
-            problem = "the text holds half a character (a lone surrogate)"
+            problem = "the text contains half a character: a lone surrogate"
             raise InvalidInput(problem, param=self.param) from None
 
     @property

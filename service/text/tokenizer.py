@@ -12,8 +12,9 @@ Position ids start at 0 in each chunk, so the cost of a text is linear in its le
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,8 +93,7 @@ class Vocabulary:
     names: Collection[str]  # nearly always written with a capital: a name in either case
     ambiguous_names: Collection[str]  # a name when written with a capital inside a sentence
     groups: Collection[str]  # of people
-    special: SpecialIds = field(default_factory=SpecialIds)
-    chunk_tokens: int = CHUNK_TOKENS
+    special: ClassVar[SpecialIds] = SpecialIds()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +171,6 @@ class WordPieceTokenizer:
     def __init__(self, vocabulary: Vocabulary, *, fold_names: bool = True) -> None:
         self.tokens = vocabulary.tokens
         self.special = special = vocabulary.special
-        self.chunk_tokens = vocabulary.chunk_tokens
         self._id = {token: i for i, token in enumerate(vocabulary.tokens)}
         self._max_token_chars = max(map(len, vocabulary.tokens), default=0)
         self._fold_names = fold_names
@@ -222,7 +221,7 @@ class WordPieceTokenizer:
             token_ids += tokens
             bounds.append(len(token_ids))
             previous = tokens
-        chunks = _assign_chunks(bounds, [*sentences, len(bounds) - 1], self.chunk_tokens)
+        chunks = _assign_chunks(bounds, [*sentences, len(bounds) - 1])
         starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
         words = starts, ends, np.array(bounds, np.int64), np.array(token_ids, np.int64)
         return TokenizedText(text, *words, *chunks, truncated)
@@ -311,20 +310,20 @@ def _spelling_corrections(word: str) -> Iterator[str]:
         yield word[: match.start()] + word[match.start() + 1 :]
 
 
-def _assign_chunks(bounds: Sequence[int], sentences: Sequence[int], chunk_tokens: int) -> tuple[Ints, Ints]:
+def _assign_chunks(bounds: Sequence[int], sentences: Sequence[int]) -> tuple[Ints, Ints]:
     """Return the position id [T] and the chunk id [T] of each token.
 
     A chunk holds as many whole sentences as fit; a longer sentence is cut between words.
     """
     total = bounds[-1]
-    if total <= chunk_tokens:
+    if total <= CHUNK_TOKENS:
         return np.arange(total), np.zeros(total, np.int64)
     begins = [0]  # the first token of each chunk
     for begin, end in pairwise(sentences):
-        if bounds[end] - begins[-1] > chunk_tokens and bounds[begin] > begins[-1]:
+        if bounds[end] - begins[-1] > CHUNK_TOKENS and bounds[begin] > begins[-1]:
             begins.append(bounds[begin])
         for word in range(begin, end):
-            if bounds[word + 1] - begins[-1] > chunk_tokens:
+            if bounds[word + 1] - begins[-1] > CHUNK_TOKENS:
                 begins.append(bounds[word])
     chunk_ids = np.zeros(total, np.int64)
     chunk_ids[begins[1:]] = 1

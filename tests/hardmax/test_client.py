@@ -344,10 +344,10 @@ def test_client_accepts_a_column_and_refuses_a_table() -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["a", 7], "input[1]: this is no text but int"),
-        (["a", "b", b"c"], "input[2]: this is no text but bytes"),
+        (["a", 7], "input[1]: this should be a string, not int"),
+        (["a", "b", b"c"], "input[2]: this should be a string, not bytes"),
         (["a", " "], "input[1]: the text is empty"),
-        (["half \ud83d"], "input[0]: the text holds half a character (a lone surrogate)"),
+        (["half \ud83d"], "input[0]: the text contains half a character: a lone surrogate"),
         (None, "expected a text or many, not NoneType; of a table give one column"),
         (7, "expected a text or many, not int; of a table give one column"),
         (b"a", "expected a text or many, not bytes; of a table give one column"),

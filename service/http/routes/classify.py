@@ -19,7 +19,7 @@ from service.answers.texts import (
     select_searches,
 )
 from service.http import examples
-from service.http.bodies import RequestSize, json_body, reply_document
+from service.http.bodies import RequestSlot, json_body, reply_document
 from service.http.dependencies import ServiceDep, SizeDep
 from service.schemas.requests import ClassifyRequest
 from service.state import AppState
@@ -100,7 +100,7 @@ async def label_texts(
     options: ClassifyOptions,
     param: str,
     neutral: bool,
-    size: RequestSize,
+    size: RequestSlot,
 ) -> list[Answer]:
     """Return one head's answers, for protocols that know only labels. `neutral` replaces abstaining."""
     max_texts, max_chars = service.settings.max_client_batch_size, service.settings.max_text_chars

@@ -15,14 +15,15 @@ from fastapi import APIRouter
 from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
+from hardmax.models.document import Items
 from service.answers.texts import find_heads
 from service.errors import InvalidInput
 from service.http import examples
-from service.http.bodies import RequestSize, json_body, reply_document
+from service.http.bodies import RequestSlot, json_body, reply_document
 from service.http.dependencies import ModelInPath, NeutralDep, ServiceDep, SizeDep
 from service.http.routes.classify import label_texts
-from service.schemas.protocols import ProtocolRequest, Wire
-from service.schemas.requests import TEXTS, Items
+from service.schemas.protocols import ProtocolRequest, ResponseModel
+from service.schemas.requests import TEXTS
 from service.state import AppState
 from service.text.decision import MAX_LABEL_CHARS, MAX_LABELS
 from service.text.pipeline import Answer, ClassifyOptions
@@ -74,7 +75,7 @@ class PredictRequest(ProtocolRequest):
     top_k: TopK = None
 
 
-class LabelScore(Wire):
+class LabelScore(ResponseModel):
     """A label and its score."""
 
     label: str = Field(description="A label of the model.")
@@ -127,7 +128,7 @@ async def predict(
 
 
 async def _answer_endpoint(
-    body: EndpointRequest, service: AppState, name: str, neutral: bool, size: RequestSize
+    body: EndpointRequest, service: AppState, name: str, neutral: bool, size: RequestSlot
 ) -> Response:
     heads, parameters = find_heads(service.registry.find, [name]), body.parameters
     labels, candidates = heads[0].rule.labels, parameters.candidate_labels
@@ -145,7 +146,7 @@ async def _answer_endpoint(
     return await _reply(ranked[0] if zero_shot else ranked, answers, size)
 
 
-async def _reply(ranked: Any, answers: Sequence[Answer], size: RequestSize) -> Response:
+async def _reply(ranked: Any, answers: Sequence[Answer], size: RequestSlot) -> Response:
     """Respond with labels and scores; a header lists the texts on which the model abstains."""
     response = await reply_document(ranked, size)
     abstained = [str(index) for index, answer in enumerate(answers) if answer["abstain_reason"]]

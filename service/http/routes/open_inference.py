@@ -23,7 +23,7 @@ from service.http.bodies import BINARY, NO_STORE, UntypedBodyDep, parse_body, re
 from service.http.dependencies import ModelInPath, NeutralDep, ServiceDep, SizeDep, VersionInPath
 from service.http.routes.classify import label_texts
 from service.runtime.card import HEAD
-from service.runtime.registry import Entry
+from service.runtime.registry import RegistryEntry
 from service.schemas.protocols import (
     ConfigTensor,
     IndexEntry,
@@ -88,7 +88,7 @@ async def server_ready(service: ServiceDep) -> Response:
     return reply(b"")
 
 
-async def get_model(service: ServiceDep, name: ModelInPath) -> Entry:
+async def get_model(service: ServiceDep, name: ModelInPath) -> RegistryEntry:
     """Return the model of the path."""
     entry = service.registry.get(name)
     if entry is None:
@@ -96,10 +96,10 @@ async def get_model(service: ServiceDep, name: ModelInPath) -> Entry:
     return entry
 
 
-ModelDep = Annotated[Entry, Depends(get_model)]
+ModelDep = Annotated[RegistryEntry, Depends(get_model)]
 
 
-async def get_version(service: ServiceDep, name: ModelInPath, version: VersionInPath) -> Entry:
+async def get_version(service: ServiceDep, name: ModelInPath, version: VersionInPath) -> RegistryEntry:
     """Return the model of the path, if it has the version of the path."""
     entry = await get_model(service, name)
     if version not in (entry.digest, entry.digest[:12]):
@@ -107,7 +107,7 @@ async def get_version(service: ServiceDep, name: ModelInPath, version: VersionIn
     return entry
 
 
-VersionDep = Annotated[Entry, Depends(get_version)]
+VersionDep = Annotated[RegistryEntry, Depends(get_version)]
 
 
 @protocol.get("/models/{name}", responses=errors(401, 404, 422), summary="Get the tensors of a model")

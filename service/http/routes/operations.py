@@ -15,8 +15,8 @@ from service.http.dependencies import ModelInPath, ServiceDep
 from service.observability.metrics import CONTENT_TYPE
 from service.runtime.bundle import version_of
 from service.runtime.card import HEAD
-from service.runtime.registry import Entry
-from service.schemas.protocols import Wire
+from service.runtime.registry import RegistryEntry
+from service.schemas.protocols import ResponseModel
 from service.state import AppState
 from service.text.decision import describe_labels
 
@@ -25,7 +25,7 @@ OPEN: dict[str, Any] = {"security": [{}]}  # these need no key
 PROBE: dict[str, Any] = {"responses": examples.responses(errors=(503,)), "openapi_extra": OPEN}
 
 
-class Health(Wire):
+class Health(ResponseModel):
     """The answer of GET /health."""
 
     status: Literal["ok"] = Field(
@@ -33,7 +33,7 @@ class Health(Wire):
     )
 
 
-class Ready(Wire):
+class Ready(ResponseModel):
     """The answer of GET /ready."""
 
     status: Literal["ready"] = Field(
@@ -94,7 +94,7 @@ async def model(service: ServiceDep, name: ModelInPath) -> Response:
     """Return the card of one model: kind, labels, version, digest, license and figures."""
     entry = service.registry.get(name)
     if entry is None:
-        raise NotFound(str(service.registry.why_missing(name)), param="name")
+        raise NotFound(str(service.registry.missing_reason(name)), param="name")
     return reply_json(_describe_entry(service, entry))
 
 
@@ -110,7 +110,7 @@ async def metrics(service: ServiceDep) -> Response:
     return reply(service.metrics.render(), CONTENT_TYPE)
 
 
-def _describe_entry(service: AppState, entry: Entry) -> dict[str, Any]:
+def _describe_entry(service: AppState, entry: RegistryEntry) -> dict[str, Any]:
     """Return the card of the bundle with what this process adds."""
     return {
         **entry.card,

@@ -53,7 +53,7 @@ from service.schemas.requests import (
     SequencesEnvelope,
     SequencesRequest,
 )
-from service.sequences.classifier import SequenceClassifier
+from service.sequences import SequenceClassifier
 from service.settings import Settings
 
 UNBUFFERED = {"x-accel-buffering": "no"}  # nginx passes each line on at once

@@ -7,14 +7,15 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
+from hardmax.models.document import Items
 from hardmax.models.texts import AbstainReason, Leader
 from service.answers.texts import find_heads
 from service.http import examples
 from service.http.bodies import json_body, reply_document
 from service.http.dependencies import NeutralDep, RequestId, ServiceDep, SizeDep
 from service.http.routes.classify import label_texts
-from service.schemas.protocols import ProtocolRequest, Wire
-from service.schemas.requests import TEXTS, Items, ModelName
+from service.schemas.protocols import ProtocolRequest, ResponseModel
+from service.schemas.requests import TEXTS, ModelName
 from service.text.pipeline import ClassifyOptions
 
 router = APIRouter(tags=["other clients"])
@@ -27,7 +28,7 @@ class VllmRequest(ProtocolRequest):
     model: ModelName | None = Field(None, description="The name of the model; the default model if absent.")
 
 
-class VllmLabel(Wire):
+class VllmLabel(ResponseModel):
     """The label of one text."""
 
     index: int = Field(description="The index of the text in the request.")
@@ -40,7 +41,7 @@ class VllmLabel(Wire):
     leaders: list[Leader] = Field([], description="The leaders of the text, as in /classify.")
 
 
-class VllmUsage(Wire):
+class VllmUsage(ResponseModel):
     """The number of tokens."""
 
     prompt_tokens: int = Field(description="The number of subword tokens that were read.")
@@ -48,7 +49,7 @@ class VllmUsage(Wire):
     completion_tokens: int = Field(description="The number of generated tokens, which is 0.")
 
 
-class VllmResponse(Wire):
+class VllmResponse(ResponseModel):
     """The response of POST /v1/classify."""
 
     id: str = Field(description="The id of the answer.")
@@ -59,7 +60,7 @@ class VllmResponse(Wire):
     usage: VllmUsage = Field(description="The amount of text that was read.")
 
 
-class OpenAIModel(Wire):
+class OpenAIModel(ResponseModel):
     """A model in the words of the OpenAI API."""
 
     id: str = Field(description="The name of the model in requests.")
@@ -70,7 +71,7 @@ class OpenAIModel(Wire):
     owned_by: str = Field(default="hardmax", description="The owner, which is hardmax.")
 
 
-class OpenAIModels(Wire):
+class OpenAIModels(ResponseModel):
     """The models in the words of the OpenAI API."""
 
     object: str = Field(default="list", description="The type of the answer, which is list.")

@@ -19,7 +19,7 @@ from model_export.exact.layout import build_layout
 from service.errors import InputError, NotFound
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.sequences.classifier import SequenceClassifier
+from service.sequences import SequenceClassifier
 
 EXAMPLES = ROOT / "examples"
 PARAMETERS = ("U", "b", "W", "eta", "rho", "v", "w", "q", "k")

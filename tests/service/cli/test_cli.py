@@ -250,7 +250,7 @@ def test_cli_never_prints_terminal_control_characters(tmp_path: Path, hardmax: R
         hardmax("classify", "--file", file, *extra)
         for extra in ((), ["--json"], ["--explain", "full", "--json"])
     ]
-    assert "".join(outputs).count("the text holds half a character") == 3
+    assert "".join(outputs).count("the text contains half a character") == 3
     outputs.append(hardmax("classify", "--model", "\x1b]0;owned\x07", "good", code=2))
     assert "owned" in outputs[-1]
     assert not set("".join(outputs)) & set("\x1b\x07\x9b\ud83d")

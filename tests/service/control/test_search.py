@@ -294,7 +294,7 @@ def test_control_treats_twins_as_one_token():
     [
         (np.eye(2), {0: 1, 1: 0}, None, InvalidInput, "point 0 cannot lead"),
         (np.eye(2), {0: 2}, None, InvalidInput, "names point 2 of 2"),
-        (np.eye(2), None, [], InvalidInput, "leaders asks for nothing"),
+        (np.eye(2), None, [], InvalidInput, "leaders is empty"),
         ([[1.0, 0.0], [0.0, 0.0]], {1: 0}, None, InvalidInput, r"points\[1\] is zero"),
         (np.ones((2, 65)), None, [0], TooLarge, "control takes 64"),
     ],

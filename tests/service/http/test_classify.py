@@ -120,7 +120,7 @@ def test_routes_say_that_a_lone_surrogate_is_half_a_character(
     """The body is JSON, so the error is not about its syntax."""
     response = client.post(path, content=f'{{"input": "bad {half}"}}', headers=JSON)
     assert refusal(response) == (422, "invalid_input", None)
-    assert "half a character (a lone surrogate)" in response.text
+    assert "half a character: a lone surrogate" in response.text
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400"])

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from service.app import create_app
 from service.errors import NotFound
-from service.http.dependencies import KEY_NEEDED, get_service
+from service.http.dependencies import REQUIRE_API_KEY, get_service
 from service.http.routes import classify
 from service.settings import Settings
 
@@ -135,7 +135,7 @@ def test_keys_guard_custom_routes_too_and_can_be_overridden(models: Path) -> Non
             client.headers["authorization"] = "Bearer secret"
             assert ask().status_code == 200
             del client.headers["authorization"]
-        for key in KEY_NEEDED:
+        for key in REQUIRE_API_KEY:
             app.dependency_overrides[key.dependency] = allow
         assert client.get("/pets").status_code == 200
         assert client.post("/classify", json={"input": "superb"}).status_code == 200

@@ -105,9 +105,9 @@ def test_why_missing_gives_the_reason_of_a_refusal(tmp_path: Path) -> None:
     write_stub_bundle(tmp_path / "b", name="b", license=None)
     write_stub_bundle(tmp_path / "mine@2", name="mine@2")
     registry = registry_of(tmp_path)
-    assert (registry.why_missing("a"), registry.why_missing("mine")) == (None, None)
-    assert registry.why_missing("b") == "the model b was refused: b: card.json needs license (str)"
-    assert registry.why_missing("c") == "there is no model c"
+    assert (registry.missing_reason("a"), registry.missing_reason("mine")) == (None, None)
+    assert registry.missing_reason("b") == "the model b was refused: b: card.json needs license (str)"
+    assert registry.missing_reason("c") == "there is no model c"
 
 
 def put_head(folder: Path, name: str, graph: bytes) -> None:

@@ -11,7 +11,7 @@ from model_export.exact.data import make_examples
 from service.errors import BundleError, InvalidInput
 from service.runtime.bundle import Bundle, read_bundle
 from service.runtime.session import Runtime
-from service.sequences.classifier import SequenceClassifier
+from service.sequences import SequenceClassifier
 from service.settings import PRETRAINED_FOLDER
 
 RUNTIME = Runtime("cpu")

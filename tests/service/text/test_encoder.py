@@ -172,9 +172,9 @@ def test_head_refuses_a_card_it_cannot_use(
 
 def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path, head: Head) -> None:
     bundle = write_head(tmp_path)
-    card = {**bundle.card, "labels": ["a", "b", "c"]}
+    bundle = replace(bundle, card={**bundle.card, "labels": ["a", "b", "c"]})
     with pytest.raises(BundleError, match="its graph has 1 logits"):
-        Head.from_graph("tiny", bundle.model, Runtime("cpu", 1), head.encoder, card)
+        Head.load(bundle, Runtime("cpu", 1), head.encoder)
 
 
 CARD = {"name": "encoder", "description": "Random."}

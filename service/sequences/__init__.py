@@ -1,1 +1,0 @@
-"""Classification of sequences of points by transformers constructed for them."""
