@@ -48,7 +48,7 @@ class Sized(Protocol):
 
     @property
     def size(self) -> int:
-        """The size of the item's next run, or an estimate."""
+        """The size of the item that has not run yet, or an estimate."""
 
     @property
     def done(self) -> int:

@@ -109,10 +109,10 @@ class ClassificationTask:
 
     @property
     def size(self) -> int:
-        """The tokens of the next run; an estimate where the text is not tokenized yet."""
+        """The tokens that are left; an estimate where the text is not tokenized yet."""
         if self.tokenized is None:
             return min(MAX_WORDS, len(self.text) // CHARS_PER_TOKEN + 1)
-        return min(MAX_STEP_SIZE, sum([len(token_ids) for token_ids, _ in self.waiting]) + 1)
+        return sum([len(token_ids) for token_ids, _ in self.waiting]) + 1
 
     def tokenize(self) -> None:
         """Tokenize the text and remove the words of `without`.

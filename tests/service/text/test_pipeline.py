@@ -255,6 +255,7 @@ def test_long_text_is_encoded_in_steps_next_to_a_short_one(recording_head: Head)
     results = run_batch(encoder, [long, short])
     assert results[0] is None
     assert results[1][0]["label"] == "positive"
+    assert long.size + long.done == 1500 + 1  # all that is left counts for the queue
     n_steps = 1
     while (result := run_batch(encoder, [long])[0]) is None:
         n_steps += 1
