@@ -10,8 +10,6 @@ of an index or a hull, and the row has a note. The peers are installed on first 
 that cannot be installed are left out, with a note.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -6,8 +6,6 @@
 Both lie under the user's cache folder and are made again when their pins change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -6,8 +6,6 @@ A bundle is written only if its graph classifies every sequence correctly; here 
 noise.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -8,8 +8,6 @@ measured model: leaders explain ours, LIME both, integrated gradients all-MiniLM
 sign of the logit, for both models.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Sequence

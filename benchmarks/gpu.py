@@ -13,8 +13,6 @@ Everything starts from arrays or texts in main memory and ends there, after one 
 seconds for each case: slower cases are repeated less often, and slower clouds are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Sequence

@@ -8,8 +8,6 @@ tables are of short texts while one client sends reviews of 2,560 words, or clou
 back.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -4,8 +4,6 @@ It costs some 20 microseconds a request, so on a CPU of its own it is faster tha
 connection sends its next request as soon as its response is complete (a closed loop).
 """
 
-from __future__ import annotations
-
 import re
 import select
 import socket

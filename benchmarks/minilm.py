@@ -1,18 +1,12 @@
 """all-MiniLM-L6-v2 (Apache 2.0) as published, in our module: a softmax transformer to compare with.
 
-Positions begin after the published first token, [CLS]. Most heads of most tokens attend to it, so it becomes
-the null key of each layer.
+Positions begin after the published first token, [CLS].
 """
-
-from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import torch
 from safetensors.torch import load_file
-from torch import Tensor
-from torch.nn import functional
 
 from model_export.encoder.layer import EncoderConfig
 from model_export.encoder.model import Encoder
@@ -30,7 +24,6 @@ PARTS = {
     **{f"{name}.gain": f"{module}.weight" for name, module in NORMS.items()},
     **{f"{name}.shift": f"{module}.bias" for name, module in NORMS.items()},
 }
-CLS_TOKEN = 101
 
 
 def load_minilm(folder: Path) -> Encoder:
@@ -51,14 +44,4 @@ def load_minilm(folder: Path) -> Encoder:
         for name, published in PARTS.items():
             weights[f"layers.{i}.{name}"] = state[f"encoder.layer.{i}.{published}"]
     encoder.load_state_dict(weights, strict=False)
-    _set_null_keys(encoder, words[CLS_TOKEN] + positions[0])
     return encoder
-
-
-@torch.no_grad()
-def _set_null_keys(encoder: Encoder, embedding: Tensor) -> None:
-    """Make the key of the first token, whose embedding is not normalized yet, the null key."""
-    norm = encoder.norm
-    state = functional.layer_norm(embedding, embedding.shape, norm.gain, norm.shift, encoder.config.eps)
-    for layer in encoder.layers:
-        layer.null_key.copy_(layer.key(state))

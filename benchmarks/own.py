@@ -10,8 +10,6 @@ on some corpora and, on a Debian system, the section of the package that a text 
 other rows. Accuracy, costs and SetFit, which is slow, have a results file each; costs need an idle machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

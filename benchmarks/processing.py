@@ -8,8 +8,6 @@ runs would use the processor's caches, which those on a GPU do not. Texts are th
 of `reviews`, 64 in a run. Garbage is collected as rarely as in the service.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -9,8 +9,6 @@
 Rows of one table that share a case were measured in one run, so they can be compared.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -3,8 +3,6 @@
 The first section lists every case in which a peer is better, and every missed target.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

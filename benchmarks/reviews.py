@@ -4,8 +4,6 @@
 phrases with a sentiment as real short reviews.
 """
 
-from __future__ import annotations
-
 import random
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Labelled texts for custom models: training rows, and test texts that no model was trained on."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import zlib

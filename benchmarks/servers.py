@@ -3,8 +3,6 @@
 Every peer has its own virtual environment (environments.py), so that no peer's pins affect another peer.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

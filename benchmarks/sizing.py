@@ -8,8 +8,6 @@ requests a second is 1 divided by them. That of a large cloud includes the start
 its own. Memory is the resident sets: pages that processes share count several times.
 """
 
-from __future__ import annotations
-
 import io
 import threading
 import time

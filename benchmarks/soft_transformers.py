@@ -7,8 +7,6 @@
 They get the tokens and chunks of a served encoder, so only the transformers differ.
 """
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@
 From the start of the process to the first 200 of /ready; memory is the resident set of all its processes.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

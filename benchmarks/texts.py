@@ -9,8 +9,6 @@ before its heads became hard, if RUNS has the checkpoint of `make models`. Peers
 (environments.py).
 """
 
-from __future__ import annotations
-
 import os
 import random
 import tempfile

@@ -3,8 +3,6 @@
 Run from the root, when the page or the pretrained models change: python docs/screenshot.py
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

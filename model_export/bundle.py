@@ -5,8 +5,6 @@
 This module handles files and versions of any kind of model.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -19,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from onnx.external_data_helper import set_external_data
 
 from hardmax import __version__
-from model_export.shared_weights import share_weights
 from service.errors import InvalidInput
 from service.runtime.bundle import Bundle, read_bundle
 from service.runtime.card import FORMAT, FORMAT_WITH_NAMES, KINDS
 
 DEFAULT_LICENSE = "Apache-2.0"
+MIN_SHARED_BYTES = 1_024  # of an initializer; smaller ones are copied
 RECORDED_PACKAGES = ("onnx", "onnxscript", "torch", "numpy")
 
 
@@ -66,7 +65,7 @@ def write_bundle(
     }
     files = {"model.onnx": graph}
     if float_model is not None:
-        shared = share_weights(float_model, graph).SerializeToString(deterministic=True)
+        shared = _share_weights(float_model, graph).SerializeToString(deterministic=True)
         files["model.float.onnx"] = shared
         full_card["float_model_sha256"] = hashlib.sha256(shared).hexdigest()
     files["card.json"] = _to_json(full_card)
@@ -77,6 +76,27 @@ def write_bundle(
     except OSError as error:
         problem = f"{models_dir / name} cannot be written: {error.strerror or error}"
         raise InvalidInput(problem, param="models_dir") from error
+
+
+def _share_weights(model: onnx.ModelProto, file: bytes) -> onnx.ModelProto:
+    """Return the model with its large initializers as external data in `file`, a model that has them too.
+
+    Raises:
+        ValueError: The file has other weights.
+    """
+    shared, end = onnx.ModelProto(), 0
+    shared.CopyFrom(model)
+    for tensor in shared.graph.initializer:
+        data = tensor.raw_data
+        if len(data) < MIN_SHARED_BYTES:
+            continue
+        offset = file.find(data, end)
+        if offset < 0 and (offset := file.find(data)) < 0:
+            raise ValueError(f"the file has no initializer like {tensor.name}")
+        end = offset + len(data)
+        set_external_data(tensor, "model.onnx", offset, len(data))
+        tensor.ClearField("raw_data")
+    return shared
 
 
 def _write_files(models_dir: Path, name: str, files: Mapping[str, bytes]) -> Bundle:

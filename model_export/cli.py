@@ -1,7 +1,5 @@
 """`hardmax-export`: train, construct and check models. The module of a command is imported on demand."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

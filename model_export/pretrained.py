@@ -10,8 +10,6 @@ changed recipe does not reuse the results of another. Choices are made on the va
 measured on the test split.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import time

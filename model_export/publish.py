@@ -1,7 +1,5 @@
 """Calibrate a trained sentiment head, measure it, and write it with its encoder as bundles."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Mapping
@@ -31,10 +29,10 @@ from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.scores import (
     balanced_accuracy,
+    fit_logit_scale,
     neutral_band,
     score,
     sigmoid,
-    temperature,
     three_labels,
 )
 from model_export.measure.served import served_logits
@@ -140,7 +138,7 @@ def write_head(
     _, served_head = load()
     _check_logits(head, scales, served, served_head, _every(CHECKED_TEXTS, texts))
     validation = measure(served_head, "validation")
-    factor = _fit_temperature(validation)
+    factor = _fit_scale(validation)
     with torch.no_grad():
         head.v.mul_(factor)
         head.b.mul_(factor)
@@ -161,10 +159,10 @@ def _measure(encoder: ServedEncoder, head: Head, rows: Rows) -> LogitsAndTargets
     return served_logits(encoder, head, [row.text for row in rows]), np.array([row.target for row in rows])
 
 
-def _fit_temperature(measured: Mapping[str, LogitsAndTargets]) -> float:
+def _fit_scale(measured: Mapping[str, LogitsAndTargets]) -> float:
     """Return the factor on the logits that minimizes the log-loss of positive and negative texts."""
     x, y = (np.concatenate(parts) for parts in zip(*measured.values(), strict=True))
-    return temperature(x[y != 0.5], y[y != 0.5] > 0.5)
+    return fit_logit_scale(x[y != 0.5], y[y != 0.5] > 0.5)
 
 
 def write_encoder(

@@ -5,8 +5,6 @@ one, and the zero-shot score of the published encoder. Everyday sentences have o
 near zero, they are labelled neutral. The targets of whole reviews are their labels.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

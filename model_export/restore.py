@@ -4,8 +4,6 @@ Training continues from the integer weights of a bundle. A bundle does not conta
 values and hidden units, which affects only the size of gradients; it is that of the published layer.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cache the results of training stages on the disk, so that an interrupted run resumes where it stopped."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict

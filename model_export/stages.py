@@ -10,8 +10,6 @@ Where the encoder is trained, a loss keeps the published embedding of a text a l
 hidden states, so that custom models can predict other subjects from them (`EmbeddingDistillation`).
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -30,7 +28,6 @@ from model_export.encoder.attention import PAD, AttentionRecord
 from model_export.encoder.fake_quantization import MaxObserver
 from model_export.encoder.model import Encoder
 from model_export.encoder.quantized import ZERO
-from model_export.head.leader_head import LeaderHead
 from model_export.training import ParameterGroup, Report, train_loop
 from model_export.training_model import TrainingModel
 
@@ -243,20 +240,6 @@ def calibrate(encoder: Encoder, texts: TrainingSet) -> None:
     for rows in sample.batches(3_000):
         encoder.hard(token_ids_of(encoder, sample, rows), observer=observer)
     observer.set_scales(encoder.config.heads)
-
-
-@torch.no_grad()
-def predict(
-    encoder: Encoder, head: LeaderHead, texts: TrainingSet, max_tokens: int = 6_000
-) -> np.ndarray[Any, Any]:
-    """Return the logits [n, C] in whole numbers, in the order of the texts."""
-    head.eval()
-    logits = np.zeros((len(texts), head.config.n_logits))
-    for rows in texts.batches(max_tokens):
-        batch = texts.packed.batch(rows).to(device_of(encoder))
-        hidden, embedding, _ = encoder.quantized(batch.token_ids)
-        logits[rows] = head(encoder.output_scales, hidden, embedding, batch)[0].cpu().numpy()
-    return logits
 
 
 def _pooled_loss(run: StageRun, rows: Ints, mean: Tensor, target: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """The loop that every stage runs: AdamW over a fixed plan of batches, resumed from a checkpoint."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The modules that the stages train: the encoder, its leader head, and others that only training needs."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, logsigmoid, softplus

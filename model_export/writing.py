@@ -1,7 +1,5 @@
 """Write files atomically: a stopped run leaves the old file or the new one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ The module is not called ray: Ray puts the folder of a driver's script on its wo
 this module instead of itself.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import FastAPI

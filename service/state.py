@@ -4,8 +4,6 @@
 middleware use it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """The model that all peers serve, through the classes of the service, so that the work on a text is equal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """SetFit: an encoder fine-tuned on pairs of rows with equal or different labels, then logistic regression."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

@@ -2,8 +2,6 @@
 budget allows, without a timer. (The original is written in Rust and cannot run the head of this graph.)
 """
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

@@ -3,8 +3,6 @@
 The functions consist of standard operators. They are defined next to the graphs that call them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

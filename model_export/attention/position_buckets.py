@@ -1,7 +1,5 @@
 """The buckets of relative positions that MPNet and T5 have."""
 
-from __future__ import annotations
-
 import math
 
 import torch

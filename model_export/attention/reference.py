@@ -5,8 +5,6 @@ tokens, w is the multiplicity of each, A is the form (None: the identity), tau t
 written to be read, not to be fast.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias

@@ -3,8 +3,6 @@
 Verified against the definition in reference.py by tests/model_export/attention/test_straight_through.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

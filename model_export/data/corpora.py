@@ -9,8 +9,6 @@ training texts (a shorter text is one sequence). IMDb's archive does not say whi
 review is about; its reviews are numbered by movie, so whole blocks of neighbouring numbers are held out.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import html

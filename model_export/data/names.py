@@ -4,8 +4,6 @@ A name is a word that is nearly always capitalized inside sentences. Words for g
 written in lower case, are listed here.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence

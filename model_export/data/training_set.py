@@ -1,7 +1,5 @@
 """The texts that the encoder is trained on: tokenized once, packed into batches of similar length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +27,7 @@ class Batch:
     max_words: int  # M, the words of the text with most words
     function_words: Tensor | None = None  # [B, M] bool
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
         flags = self.function_words
         return replace(
@@ -76,7 +74,7 @@ class PackedTexts:
     word_offsets: Ints
 
     @classmethod
-    def pack(cls, texts: Sequence[TokenizedText]) -> PackedTexts:
+    def pack(cls, texts: Sequence[TokenizedText]) -> "PackedTexts":
         """Concatenate texts."""
         offsets = _offsets([len(text.token_ids) for text in texts])
         chunk_starts = [
@@ -95,7 +93,7 @@ class PackedTexts:
     def __len__(self) -> int:
         return len(self.text_offsets) - 1
 
-    def __add__(self, other: PackedTexts) -> PackedTexts:
+    def __add__(self, other: "PackedTexts") -> "PackedTexts":
         def concatenate(name: str) -> NDArray[Any]:
             first, second = getattr(self, name), getattr(other, name)
             if name.endswith("_offsets"):
@@ -104,7 +102,7 @@ class PackedTexts:
 
         return PackedTexts(*(concatenate(name) for name in vars(self)))
 
-    def take(self, rows: Ints) -> PackedTexts:
+    def take(self, rows: Ints) -> "PackedTexts":
         """Return some of the texts."""
         chunks = _ranges(self.text_offsets[rows], self.text_offsets[rows + 1])
         tokens = _ranges(self.chunk_offsets[chunks], self.chunk_offsets[chunks + 1])
@@ -163,7 +161,7 @@ class TrainingSet:
         targets: Sequence[float],
         labels: Sequence[float] | None = None,
         embeddings: NDArray[np.float16] | None = None,
-    ) -> TrainingSet:
+    ) -> "TrainingSet":
         """Tokenize the texts, and leave out those without words."""
         tokenized = [tokenizer.tokenize(text, MAX_TRAINING_WORDS) for text in texts]
         rows = np.flatnonzero([len(text) for text in tokenized])
@@ -177,7 +175,7 @@ class TrainingSet:
     def __len__(self) -> int:
         return len(self.packed)
 
-    def __add__(self, other: TrainingSet) -> TrainingSet:
+    def __add__(self, other: "TrainingSet") -> "TrainingSet":
         width = next((x.shape[1] for x in (self.embeddings, other.embeddings) if x is not None), None)
         sets = (self, other)
         return TrainingSet(
@@ -195,7 +193,7 @@ class TrainingSet:
         unknown = np.full((len(self), width), np.nan, np.float16)
         return unknown if self.embeddings is None else self.embeddings
 
-    def take(self, rows: Ints) -> TrainingSet:
+    def take(self, rows: Ints) -> "TrainingSet":
         """Return some of the texts."""
         return TrainingSet(
             self.packed.take(rows),
@@ -204,7 +202,7 @@ class TrainingSet:
             None if self.embeddings is None else self.embeddings[rows],
         )
 
-    def single_chunk(self) -> TrainingSet:
+    def single_chunk(self) -> "TrainingSet":
         """Return the texts that have a single chunk."""
         return self.take(np.flatnonzero(np.diff(self.packed.text_offsets) == 1))
 

@@ -1,7 +1,5 @@
 """Attention masks and argmax sets of the torch encoder, and a record of them for the losses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

@@ -1,7 +1,5 @@
 """Fake quantization in torch: rounding that lets gradients pass, and observers that set the scales."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

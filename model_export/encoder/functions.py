@@ -4,8 +4,6 @@ B chunks of N tokens, T tokens of all chunks, L layers, H heads, W width, S widt
 """
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from __future__ import annotations
-
 from onnxscript import opset20 as op
 from onnxscript import script
 

@@ -15,8 +15,6 @@ only scores are padded, and the key of padding is the null key. A score is a sum
 integers, exact in float32, so the choice of a head does not depend on the order of the sum.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A layer of the encoder, computed in three ways (model.py): its linear maps, norms and heads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -17,8 +17,6 @@ One set of weights, three ways to compute it:
 Shapes: B chunks, N tokens, H heads, L layers, W width, S the width of a head.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ Positions begin after the published first token, <s>. Most heads of most tokens 
 becomes the null key of each layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -4,8 +4,6 @@
 grid of the next normalization.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -11,8 +11,6 @@ whatever order they are summed. Only a token's code and each move by a share are
 these errors.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 

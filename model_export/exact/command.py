@@ -4,8 +4,6 @@ The command reads the data, constructs and exports the model, and classifies eve
 the service. A bundle that misclassifies a sequence is not written.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

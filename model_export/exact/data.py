@@ -4,8 +4,6 @@ Attention without positions sees a sequence as an empirical measure: its tokens 
 is therefore stored as the distinct tokens of each sequence with their multiplicities.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ positive or negative: attention costs O(n), without an n x n matrix.
 # onnxscript translates the source of the functions below, which are generic in the float type.
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 from onnx import numpy_helper

@@ -5,8 +5,6 @@ It turns the tree of splits into the numbers of the blocks. The code of a token 
 so that sums and differences of codes are exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -6,8 +6,6 @@ shares of their tokens, a frequency split spreads the class by the share of one 
 *pure*: it has one output. Tokens are numbers t in [0, 1] here (docs/exact.md, step 0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -139,7 +137,7 @@ class _ClassTokens:
     ends: Ints  # the end of each token's part of `by_token`
 
     @classmethod
-    def of(cls, measures: Measures, rows: Ints) -> _ClassTokens:
+    def of(cls, measures: Measures, rows: Ints) -> "_ClassTokens":
         member, token = measures.gather(rows)
         target = np.unique(measures.target[rows], return_inverse=True)[1]
         tokens, column = np.unique(token, return_inverse=True)

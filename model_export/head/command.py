@@ -1,7 +1,5 @@
 """`hardmax-export train rows.csv --name mine`: the flags, and the rows of the file."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -5,8 +5,6 @@
 This module handles encoded texts and labels; train.py handles files and the command line.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +29,10 @@ from model_export.head.fitting import (
     Floats,
     Task,
     fit,
+    fit_logit_scale,
     fixed_scales,
     predict_logits,
     scale_logits,
-    temperature,
 )
 from model_export.head.leader_head import LeaderHead
 from service.errors import InvalidInput
@@ -139,7 +137,7 @@ def _predict_folds(
 
     def loss_at(steps: int) -> tuple[float, float, Floats]:
         logits = np.concatenate([fold_logits for fold_logits, _ in results[steps]])
-        factor = temperature(logits, y, task)
+        factor = fit_logit_scale(logits, y, task)
         loss = task.loss(torch.from_numpy(logits * factor), torch.from_numpy(y).double())
         return float(loss), factor, logits * factor
 

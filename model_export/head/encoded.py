@@ -1,7 +1,5 @@
 """Quantized encoder outputs of texts, computed once and cached on disk so that a stopped run can resume."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ class EncodedTexts:
         """W, the width of the encoder."""
         return int(self.states[0].shape[-1])
 
-    def take(self, rows: Ints) -> EncodedTexts:
+    def take(self, rows: Ints) -> "EncodedTexts":
         """Return some of the texts."""
         return EncodedTexts([self.tokenized[i] for i in rows], [self.states[i] for i in rows])
 

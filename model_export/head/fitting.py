@@ -12,8 +12,6 @@ that an informative word could not become a leader.
 Two exclusive labels have one logit, all others one each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -218,7 +216,7 @@ def scale_logits(head: LeaderHead, factor: float) -> None:
         head.b.mul_(factor)
 
 
-def temperature(logits: Floats, targets: NDArray[np.float32], task: Task) -> float:
+def fit_logit_scale(logits: Floats, targets: NDArray[np.float32], task: Task) -> float:
     """Return the factor between 1/8 and 2 that calibrates held-out logits best (Platt 1999)."""
     x, y = torch.from_numpy(logits), torch.from_numpy(targets).double()
     smoothing = 1 / (len(y) + 2)  # a few correct rows do not justify a high confidence

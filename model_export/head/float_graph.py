@@ -6,8 +6,6 @@ head are inputs of this graph, which have to be fed: their only copy is in the b
 # onnxscript translates the source of the functions below.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import onnx

@@ -9,8 +9,6 @@ run together only if they are equal. After a change, write the pretrained heads 
 """
 # mypy: allow-untyped-defs, allow-untyped-calls
 
-from __future__ import annotations
-
 import onnx
 from onnxscript import opset20 as op
 from onnxscript import script

@@ -22,8 +22,6 @@ point with a weight; `target` names the first of them. In the plane only vertice
 leaders, so for long texts these are searched first, and each point is a candidate once.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -13,8 +13,6 @@ sums are exact. All other operations are sqrt and division, which are rounded al
 Shapes: B texts, M words, T tokens, W width of the encoder, d dimensions, C logits (1 for two labels).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

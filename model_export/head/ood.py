@@ -8,8 +8,6 @@ covariances of rows and set. The thresholds are at the same quantile, so that a 
 exceeds one of them. In the graph u is the largest of these linear maps (quantized.ood_score).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files

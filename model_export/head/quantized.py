@@ -4,8 +4,6 @@ The ONNX graph (graph.py) must give the numbers of `run` to the bit: verificatio
 tests/model_export/head/test_leader_head.py compare them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

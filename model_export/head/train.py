@@ -3,8 +3,6 @@
 rows -> encoder outputs (cached on disk) -> cross_validation.py -> head bundle mine@N, verified -> report
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Compare the graph of a head with its definition in numpy, to the bit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType

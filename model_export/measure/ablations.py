@@ -12,8 +12,6 @@
 Figures are measured on the test split, with the two bundles in MODELS as the service loads them.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import random

@@ -6,8 +6,6 @@
 The pretrained models are not trained on these sentences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """Metrics of predictions with two or three labels: accuracy, F1, log-loss, calibration. Plain numpy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +64,7 @@ def neutral_band(threshold: float) -> float:
     return float(edge / (1 + edge) - 0.5) if edge > 1 else 0.0
 
 
-def temperature(logit: ArrayLike, truth: ArrayLike) -> float:
+def fit_logit_scale(logit: ArrayLike, truth: ArrayLike) -> float:
     """Return the factor on the logits that minimizes the log-loss (Guo et al. 2017)."""
     return float(min(np.geomspace(0.2, 5.0, 201), key=lambda factor: _log_loss(logit, truth, factor)))
 

@@ -1,7 +1,5 @@
 """An encoder and a head as the service loads them, measured without the service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from pathlib import Path

@@ -9,8 +9,6 @@ For one random token of each chunk, tokens that it has not read are left out: on
 one. Its hidden state must not change (docs/theory.md, section 7).
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -1,7 +1,5 @@
 """The outputs of a teacher for the training texts, computed once in bfloat16 and stored in a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

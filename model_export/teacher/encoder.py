@@ -6,8 +6,6 @@ config.json, model.safetensors, tokenizer.json.
 Shapes: B texts, N tokens, H heads, W width.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

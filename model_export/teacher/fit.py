@@ -1,7 +1,5 @@
 """Fine-tune the teacher on all labelled data sets, with a fixed number of texts of each label."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field

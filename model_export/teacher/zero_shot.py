@@ -4,8 +4,6 @@ In this way the published encoder classifies plain events ("They solved it the s
 that are fitted to reviews, where plain events are mostly complaints.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

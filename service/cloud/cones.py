@@ -3,8 +3,6 @@
 For all queries in a cone of directions another key is proved better than the keys that are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -44,12 +42,12 @@ class ConeBatch:
         """The index of the first key of each cone."""
         return range_starts(self.count)
 
-    def halves(self) -> tuple[ConeBatch, ConeBatch]:
+    def halves(self) -> "tuple[ConeBatch, ConeBatch]":
         """Return the first half of these cones with their keys, and the second."""
         half = len(self) // 2
         return self._slice(slice(None, half)), self._slice(slice(half, None))
 
-    def _slice(self, part: slice) -> ConeBatch:
+    def _slice(self, part: slice) -> "ConeBatch":
         cut = int(self.count[: part.start or 0].sum())
         count = self.count[part]
         key = self.key[cut : cut + int(count.sum())]

@@ -5,8 +5,6 @@
 This module has the options, limits and results; attention.py and tokens.py have the algorithm.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,7 +102,7 @@ class Dynamics:
         self._limits = limits or Limits()
 
     @classmethod
-    def load(cls, bundle: Bundle, runtime: Runtime, limits: Limits | None = None) -> Dynamics:
+    def load(cls, bundle: Bundle, runtime: Runtime, limits: Limits | None = None) -> "Dynamics":
         """Return the dynamics of a bundle.
 
         Raises:

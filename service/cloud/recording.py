@@ -1,7 +1,5 @@
 """Records of a run: points and argmax sets of its layers, and softmax attention on the same cloud."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

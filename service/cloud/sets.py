@@ -1,7 +1,5 @@
 """Argmax sets as arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +24,7 @@ class Ragged(Sequence[Ints]):
         self.lengths = lengths
 
     @classmethod
-    def of(cls, rows: Sequence[Ints]) -> Ragged:
+    def of(cls, rows: Sequence[Ints]) -> "Ragged":
         """Return rows in one flat array."""
         return cls(np.concatenate([EMPTY, *rows]), np.array([len(row) for row in rows], np.int64))
 
@@ -36,8 +34,8 @@ class Ragged(Sequence[Ints]):
     @overload
     def __getitem__(self, index: int) -> Ints: ...
     @overload
-    def __getitem__(self, index: slice) -> Ragged: ...
-    def __getitem__(self, index: int | slice) -> Ints | Ragged:
+    def __getitem__(self, index: slice) -> "Ragged": ...
+    def __getitem__(self, index: int | slice) -> "Ints | Ragged":
         if isinstance(index, slice):
             return self.take(np.arange(len(self))[index])
         end = self._ends[index]
@@ -46,7 +44,7 @@ class Ragged(Sequence[Ints]):
     def __iter__(self) -> Iterator[Ints]:
         return map(self.__getitem__, range(len(self)))
 
-    def take(self, rows: Ints) -> Ragged:
+    def take(self, rows: Ints) -> "Ragged":
         """Return these rows, in this order."""
         lengths = self.lengths[rows]
         return Ragged(self.flat[concatenated_ranges((self._ends - self.lengths)[rows], lengths)], lengths)
@@ -81,7 +79,7 @@ class Ties:
     error_bound: Floats  # [t] on the distance of each mean from the exact one
 
     @classmethod
-    def empty(cls, d: int) -> Ties:
+    def empty(cls, d: int) -> "Ties":
         """Return no ties, in dimension d."""
         return cls(EMPTY, EMPTY, EMPTY, np.empty((0, d)), np.empty(0))
 
@@ -89,12 +87,12 @@ class Ties:
     def sets(self) -> Ragged:
         return Ragged(self.member, self.size)
 
-    def take(self, mask: Bools) -> Ties:
+    def take(self, mask: Bools) -> "Ties":
         """Return some of the ties."""
         member = self.member[np.repeat(mask, self.size)]
         return Ties(self.row[mask], self.size[mask], member, self.mean[mask], self.error_bound[mask])
 
-    def join(self, other: Ties) -> Ties:
+    def join(self, other: "Ties") -> "Ties":
         """Return the ties of both, sorted by token."""
         names = ("row", "size", "member", "mean", "error_bound")
         joint = Ties(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))

@@ -4,8 +4,6 @@
 form does. Forms and weights are found in floating point, and are answered only if they are proved here.
 """
 
-from __future__ import annotations
-
 import math
 from math import gcd, isqrt
 

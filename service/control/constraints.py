@@ -1,7 +1,5 @@
 """The requested leader of each token, and the inequalities that make the token end there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +24,7 @@ class GapConstraints:
     def __len__(self) -> int:
         return len(self.token)
 
-    def __getitem__(self, rows: Any) -> GapConstraints:
+    def __getitem__(self, rows: Any) -> "GapConstraints":
         return GapConstraints(self.token[rows], self.leader[rows], self.rival[rows])
 
     def triple(self, k: int) -> tuple[int, int, int]:
@@ -34,12 +32,12 @@ class GapConstraints:
         return int(self.token[k]), int(self.leader[k]), int(self.rival[k])
 
     @classmethod
-    def empty(cls) -> GapConstraints:
+    def empty(cls) -> "GapConstraints":
         """Return no constraints."""
         return cls(*(np.empty(0, np.int64),) * 3)
 
     @classmethod
-    def concatenate(cls, parts: Sequence[GapConstraints]) -> GapConstraints:
+    def concatenate(cls, parts: "Sequence[GapConstraints]") -> "GapConstraints":
         """Return all constraints of several parts."""
         columns = zip(*((part.token, part.leader, part.rival) for part in parts), strict=True)
         return cls(*map(np.concatenate, columns))
@@ -54,7 +52,7 @@ class LeaderConstraints:
     token: Ints
     leader: Ints  # of each token
 
-    def select_token(self, token: int) -> LeaderConstraints:
+    def select_token(self, token: int) -> "LeaderConstraints":
         """Return the constraints on one token."""
         rows = self.token == token
         return replace(self, token=self.token[rows], leader=self.leader[rows])

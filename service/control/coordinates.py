@@ -1,7 +1,5 @@
 """Coordinates in which the cloud's second moments are the identity."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

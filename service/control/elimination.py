@@ -1,7 +1,5 @@
 """Exact linear algebra on integers; doubles are integers times a power of two."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import numpy as np

@@ -6,8 +6,6 @@ constraints as they are violated. Exact arithmetic (certificate.py) then proves 
 constraints, or that none does. Without a proof the answer is undecided.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -93,7 +91,7 @@ def find_form(
     return _undecided(best, proof_deadline)
 
 
-def _undecided(best: SearchState, proof_deadline: Deadline) -> ControlResult:
+def _undecided(best: "SearchState", proof_deadline: Deadline) -> ControlResult:
     note = PROOF_NOTE if proof_deadline.passed else OPEN_NOTE
     worst = best.gaps.triple(int(best.weights.argmax()))
     return ControlResult(None, bound=best.bound, worst_pair=worst, note=note)

@@ -3,8 +3,6 @@
 Both functions only propose weights; certificate.py proves them.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import lcm
 

@@ -1,7 +1,5 @@
 """ONNX Runtime, which only this module imports: sessions, providers, threads, and its exceptions."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading
@@ -82,7 +80,7 @@ class Runtime:
         self.intra_op_threads = intra_op_threads
         self._limits = threading.local()  # .options of the sessions that a thread opens
 
-    def graph(self, model: bytes) -> Graph:
+    def graph(self, model: bytes) -> "Graph":
         """Return a graph that is loaded when, and where, it is first run."""
         return Graph(model, self.provider, self.intra_op_threads)
 

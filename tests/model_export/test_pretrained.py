@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from bundles import TRAINING_TEXTS, WORD_LISTS
-from encoders import RELATIVE, random_encoder, random_head
+from encoders import RELATIVE, predict, random_encoder, random_head
 
 from model_export.cli import main
 from model_export.data.corpora import Row
@@ -22,7 +22,7 @@ from model_export.measure.served import ServedModel
 from model_export.pretrained import set_special_tokens
 from model_export.publish import compute_figures, fit_neutral_threshold, write_encoder, write_head
 from model_export.restore import restore
-from model_export.stages import calibrate, predict
+from model_export.stages import calibrate
 from model_export.training_model import TrainingModel
 from service.errors import BundleError
 from service.runtime.session import Runtime

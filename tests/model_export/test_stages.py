@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from encoders import RELATIVE, random_encoder, random_head
+from encoders import RELATIVE, predict, random_encoder, random_head
 
 from model_export import training
 from model_export.data.corpora import Row
@@ -21,7 +21,6 @@ from model_export.stages import (
     fit_head,
     harden,
     mean_state,
-    predict,
     refit_head,
     tune_jointly,
 )

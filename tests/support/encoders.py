@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 
+from model_export.data.training_set import TrainingSet
 from model_export.encoder.layer import EncoderConfig, Norm
 from model_export.encoder.model import Encoder
 from model_export.head.leader_head import LeaderHead, LeaderHeadConfig
@@ -38,3 +40,14 @@ def random_head(d: int = 2, labels: int = 1, seed: int = 0, use_embeddings: bool
         linear.bias.copy_(0.3 * torch.randn_like(linear.bias))
     head.b.copy_(torch.randn(labels))
     return head.eval()
+
+
+@torch.no_grad()
+def predict(encoder: Encoder, head: LeaderHead, texts: TrainingSet) -> np.ndarray:
+    """Return the logits [n, C] in whole numbers, in the order of the texts."""
+    logits = np.zeros((len(texts), head.config.n_logits))
+    for rows in texts.batches(6_000):
+        batch = texts.packed.batch(rows)
+        hidden, embedding, _ = encoder.quantized(batch.token_ids)
+        logits[rows] = head(encoder.output_scales, hidden, embedding, batch)[0].numpy()
+    return logits

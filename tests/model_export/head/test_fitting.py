@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model_export.head.encoded import WINDOW_WORDS, ZERO, EncodedTexts
-from model_export.head.fitting import Task, fit, predict_logits, temperature
+from model_export.head.fitting import Task, fit, fit_logit_scale, predict_logits
 from service.text.tokenizer import TokenizedText
 
 
@@ -14,13 +14,13 @@ def test_temperature_makes_confidence_equal_accuracy():
     positive = (np.arange(100) % 2).astype(np.float32)
     positive[:25] = 1 - positive[:25]
     targets = np.stack([1 - positive, positive], 1)
-    assert 4 * temperature(logits, targets, Task(2, False)) == pytest.approx(1.1, abs=0.15)
+    assert 4 * fit_logit_scale(logits, targets, Task(2, False)) == pytest.approx(1.1, abs=0.15)
 
 
 def test_temperature_is_not_certain_of_a_few_correct_rows():
     logits = np.array([[6.0], [-6.0]] * 4)
     targets = np.array([[0.0, 1.0], [1.0, 0.0]] * 4, np.float32)
-    confidence = 1 / (1 + np.exp(-6 * temperature(logits, targets, Task(2, False))))
+    confidence = 1 / (1 + np.exp(-6 * fit_logit_scale(logits, targets, Task(2, False))))
     assert confidence == pytest.approx(0.9, abs=0.03)
 
 

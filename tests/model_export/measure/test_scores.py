@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from model_export.measure.scores import score, sigmoid, temperature
+from model_export.measure.scores import fit_logit_scale, score, sigmoid
 
 
 def test_scores_of_four_answers():
@@ -30,8 +30,8 @@ def test_calibrated_probabilities_have_no_error_at_any_scale():
     logit = rng.normal(0, 2, 20_000)
     truth = rng.random(len(logit)) < sigmoid(logit)
     assert score(logit, truth).calibration_error < 0.01
-    assert temperature(logit, truth) == pytest.approx(1.0, abs=0.03)
-    assert temperature(2 * logit, truth) == pytest.approx(0.5, abs=0.02)
+    assert fit_logit_scale(logit, truth) == pytest.approx(1.0, abs=0.03)
+    assert fit_logit_scale(2 * logit, truth) == pytest.approx(0.5, abs=0.02)
 
 
 def test_sigmoid_does_not_overflow():
