@@ -98,12 +98,6 @@ def test_shell_output_escapes_letters_that_its_encoding_lacks(folder: Path, head
     assert "caf\u00e9" in [word["word"] for word in words]
 
 
-def test_shell_empty_server_is_refused(folder: Path, heads: Path) -> None:
-    process = shell('hardmax classify good --server ""', folder, heads)
-    assert (process.returncode, process.stdout) == (2, "")
-    assert process.stderr.startswith("hardmax: '' is no address of a server")
-
-
 def test_shell_reader_that_closes_the_pipe_ends_the_command_quietly(folder: Path, heads: Path) -> None:
     (folder / "many.txt").write_text("good film\n" * 3000)
     process = shell("hardmax classify --file many.txt | head -1", folder, heads)
