@@ -147,6 +147,14 @@ def test_card_with_a_neutral_threshold_answers_three_labels_and_never_abstains(t
         ({"neutral_threshold": 1, "labels": ["a", "b", "c"]}, "neutral_threshold"),
         ({"labels": [f"label {i}" for i in range(1_001)]}, "labels"),
         ({"labels": ["a", "b" * 201]}, "labels"),
+        ({"labels": ["one"]}, "labels"),
+        ({"labels": ["a", "a"]}, "labels"),
+        ({"labels": ["a", 7]}, "labels"),
+        ({"abstain_margin": -1}, "abstain_margin"),
+        ({"abstain_margin": True}, "abstain_margin"),
+        ({"min_known_share": 2}, "min_known_share"),
+        ({"labels": ["a", "b", "c"], "multi_label": {}}, "multi_label"),
+        ({"labels": ["a", "b", "c"], "multi_label": {"thresholds": [0.5]}}, "multi_label"),
     ],
 )
 def test_card_with_an_invalid_threshold_or_labels_is_refused(card: dict[str, Any], param: str) -> None:
