@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from page_actions import OpenPage, wait_until_ready
@@ -79,6 +80,12 @@ def window(browser: Browser, server: str) -> Callable[..., BrowserContext]:
         return context
 
     return open_window
+
+
+@pytest.fixture
+def run_script(window: Callable[..., BrowserContext]) -> Callable[..., Any]:
+    """Evaluate a function, which may import modules of the page, in the page that stays open."""
+    return window(1440, "light").pages[0].evaluate
 
 
 @pytest.fixture

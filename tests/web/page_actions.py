@@ -9,6 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route
 
 OpenPage = Callable[..., Page]
+RunScript = Callable[..., Any]
 READY_SELECTORS = {
     "review": "#ledger tr.total", "cloud": "#clusters tr", "model": "#cards article", "docs": ".route",
 }  # fmt: skip
