@@ -26,6 +26,14 @@ def small_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the models tiny, its encoder, dynamics and scenes, which no test changes."""
+    from bundles import write_models  # imports torch
+
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
 def pretrained() -> Any:
     """A `Local` of the pretrained models, which are loaded once."""
     from hardmax import Local  # imports numpy
