@@ -42,13 +42,6 @@ def server(small_models: Path) -> Iterator[str]:
         yield running.url
 
 
-@pytest.fixture(scope="session")
-def keyed(small_models: Path) -> Iterator[str]:
-    """The URL of a server that requires the API key sesame."""
-    with serving(small_models, api_keys="sesame") as running:
-        yield running.url
-
-
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
