@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -22,6 +23,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "many" if os.environ.
 def small_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the small pretrained models."""
     return link_small_models(tmp_path_factory.mktemp("pretrained") / "small")
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the models tiny, its encoder, dynamics and scenes, which no test changes."""
+    from bundles import write_models  # imports torch
+
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def pretrained() -> Any:
+    """A `Local` of the pretrained models, which are loaded once."""
+    from hardmax import Local  # imports numpy
+
+    return Local()
 
 
 @pytest.fixture

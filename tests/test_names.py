@@ -4,6 +4,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from inspect import Parameter, cleandoc, getdoc, isfunction, signature
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,14 @@ DOCUMENTED = (hardmax.Client, hardmax.AsyncClient, hardmax.Answer, hardmax.Answe
 NOT_PROSE = {"model_export/head/functions.py", "model_export/attention/screen.py"}
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def constants(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of every constant that a module defines."""
-    for statement in ast.parse(path.read_text()).body:
+    for statement in parse(path).body:
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             continue
         for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
@@ -38,7 +44,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 def public_definitions(path: Path) -> Iterator[tuple[str, Definition]]:
     """Yield the public functions, classes and methods of a module, by name."""
-    for node in ast.parse(path.read_text()).body:
+    for node in parse(path).body:
         if not isinstance(node, Definition) or node.name.startswith("_"):
             continue
         yield node.name, node

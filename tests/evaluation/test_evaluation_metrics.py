@@ -52,16 +52,3 @@ def test_wilson_interval_is_the_published_one():
     """Newcombe 1998, table I: 81 of 263."""
     assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
     assert wilson_interval(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
-
-
-def test_metrics_agree_with_scikit_learn():
-    metrics_of = pytest.importorskip("sklearn.metrics")
-    metrics = evaluate(PREDICTIONS, LABELS)
-    truth = [next(iter(prediction.truth)) for prediction in PREDICTIONS]
-    predicted = [next(iter(prediction.predicted)) for prediction in PREDICTIONS]
-    assert metrics["confusion"] == metrics_of.confusion_matrix(truth, predicted, labels=LABELS).tolist()
-    assert metrics["balanced_accuracy"] == pytest.approx(metrics_of.balanced_accuracy_score(truth, predicted))
-    precision, recall, _, rows = metrics_of.precision_recall_fscore_support(truth, predicted, labels=LABELS)
-    for i, label in enumerate(metrics["labels"]):
-        assert (label["precision"], label["recall"]) == pytest.approx((precision[i], recall[i]))
-        assert label["rows"] == rows[i]

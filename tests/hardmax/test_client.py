@@ -739,7 +739,7 @@ def test_client_waits_no_longer_than_its_timeout_for_a_server_that_drips(drippin
         pytest.raises(ConnectionFailed, match=r"within 0\.5 s"),
     ):
         hardmax.classify("good")
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 5.0
 
 
 def test_async_client_waits_no_longer_than_its_timeout_for_a_server_that_drips(dripping: Dripping) -> None:
@@ -750,7 +750,7 @@ def test_async_client_waits_no_longer_than_its_timeout_for_a_server_that_drips(d
     started = time.monotonic()
     with pytest.raises(ConnectionFailed, match=r"within 0\.5 s"):
         asyncio.run(scenario())
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 5.0
 
 
 def test_client_does_not_wait_for_a_retry_that_comes_after_its_timeout() -> None:
@@ -765,7 +765,7 @@ def test_client_without_a_server_fails_after_retries_for_a_second() -> None:
     started = time.monotonic()
     with Client("http://127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed) as error:
         hardmax.classify("good")
-    assert 0.5 < time.monotonic() - started < 2.5
+    assert 0.5 < time.monotonic() - started < 5.0
     assert str(error.value).endswith("(tried again for 1 s; is the server running?)")
 
 

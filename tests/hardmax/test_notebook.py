@@ -6,7 +6,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-import pandas
 import pytest
 from notebooks import run_notebook
 
@@ -65,12 +64,12 @@ def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute(
     assert html.find(".//script") is None
 
 
-def test_answer_tints_the_same_letters_in_either_unit_of_its_spans(local: Local) -> None:
+def test_answer_tints_the_same_letters_in_either_unit_of_its_spans(pretrained: Local) -> None:
     text = "😀 a superb film 😀😀 from start to end"
-    utf16 = local.classify(text, offset_unit="utf16")
+    utf16 = pretrained.classify(text, offset_unit="utf16")
     assert utf16.leaders[0].spans == [(5, 11)]
-    assert utf16._repr_html_() == local.classify(text)._repr_html_()
-    assert local.classify([text], offset_unit="utf16")[0]._repr_html_() == utf16._repr_html_()
+    assert utf16._repr_html_() == pretrained.classify(text)._repr_html_()
+    assert pretrained.classify([text], offset_unit="utf16")[0]._repr_html_() == utf16._repr_html_()
     assert ">superb</span>" in utf16._repr_html_()
 
 
@@ -169,25 +168,15 @@ def test_answers_show_a_table_and_a_single_answer_itself() -> None:
     assert answers_of(TEXT)._repr_html_() == answer()._repr_html_()
 
 
-def test_answers_become_a_frame_or_name_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = answers_of("one", "two").to_frame()
-    assert isinstance(frame, pandas.DataFrame)
-    assert frame["text"].tolist() == ["one", "two"]
-    assert frame["p(positive)"].tolist() == [0.75, 0.75]
-    assert frame["label"].tolist() == ["positive", "positive"]
+def test_frame_of_answers_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         answers_of("one").to_frame()
 
 
-@pytest.fixture(scope="module")
-def local() -> Local:
-    return Local()
-
-
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (9, 1), (40, 2), (30, 5), (3000, 2)])
-def test_cloud_shows_its_leaders_and_limits(local: Local, n: int, d: int) -> None:
-    run = local.dynamics(np.random.default_rng(n).normal(size=(n, d)))
+def test_cloud_shows_its_leaders_and_limits(pretrained: Local, n: int, d: int) -> None:
+    run = pretrained.dynamics(np.random.default_rng(n).normal(size=(n, d)))
     html = parse(run)
     names = [text.text for text in html.iter("text")]
     assert names == [str(leader.index) for leader in run.leaders]

@@ -1,5 +1,7 @@
 """The training stages: resuming, learning, and the targets of a text."""
 
+from copy import deepcopy
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -43,11 +45,16 @@ class Interrupted(Exception):
     pass
 
 
-def new_model(config=RELATIVE):
-    torch.manual_seed(0)
-    encoder = random_encoder(config)
+@cache
+def calibrated_encoder():
+    encoder = random_encoder(RELATIVE)
     calibrate(encoder, TEXTS)
-    return TrainingModel(encoder, random_head())
+    return encoder
+
+
+def new_model():
+    torch.manual_seed(0)
+    return TrainingModel(deepcopy(calibrated_encoder()), random_head())
 
 
 def new_run(model, config=CONFIG, report=lambda line: None):

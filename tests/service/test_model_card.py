@@ -5,17 +5,16 @@ import re
 from paths import ROOT
 
 from hardmax import Local
-from service.settings import Settings
 
 CARD = (ROOT / "docs/model.md").read_text().partition("## Single sentences")[2].partition("## Limitations")[0]
 ROW = re.compile(r"\| (.+?) \| (\w+) (\.\d\d)(, abstains)? \| (\S+) ([+-]\d\.\d\d) \| (.*?) ?\|")
 
 
-def test_sentences_of_the_model_card_are_answered_as_listed() -> None:
+def test_sentences_of_the_model_card_are_answered_as_listed(pretrained: Local) -> None:
     lines = [line for line in CARD.splitlines() if line.startswith("| ")][1:]
     rows = [row.groups() for line in lines if (row := ROW.fullmatch(line))]
     assert len(rows) == len(lines) == 20
-    answers = Local(Settings()).classify([row[0] for row in rows], model="sentiment", flip=True)
+    answers = pretrained.classify([row[0] for row in rows], model="sentiment", flip=True)
     for (text, label, score, abstains, word, contribution, without), answer in zip(
         rows, answers, strict=True
     ):
@@ -28,8 +27,8 @@ def test_sentences_of_the_model_card_are_answered_as_listed() -> None:
         assert (text, removed) == (text, without)
 
 
-def test_long_review_of_the_model_card_is_led_by_one_strong_word() -> None:
+def test_long_review_of_the_model_card_is_led_by_one_strong_word(pretrained: Local) -> None:
     (review,) = re.findall(r'"(We have used this router.+?)" is positive \.89', " ".join(CARD.split()))
-    answer = Local(Settings()).classify(review, model="sentiment")
+    answer = pretrained.classify(review, model="sentiment")
     assert (answer.label, round(answer.score, 2)) == ("positive", 0.89)
     assert (answer.leaders[0].word, round(answer.leaders[0].contribution, 2)) == ("excellent", 3.41)

@@ -4,6 +4,7 @@ Otherwise it is like `hardmax serve`, also with several workers; it prints when 
 """
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -11,15 +12,17 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from service import server
 from service.app import create_app
 from service.loaders import Loaders, domain_loaders
 from service.runtime.bundle import Bundle
 from service.runtime.registry import Loader
 from service.runtime.session import Runtime
-from service.server import serve
 from service.settings import Settings, load_settings
 from service.text.encoder import Encoder
 from service.text.tokenizer import TokenizedText
+
+KILL_AFTER_S = "FAULTY_SERVER_KILL_AFTER_S"  # the variable with another time than the service has
 
 
 class CrashingEncoder(Encoder):
@@ -53,6 +56,7 @@ def loaders_with_encoder(encoder_class: type[Encoder]) -> Loaders:
 
 def create_faulty_app(settings: Settings) -> FastAPI:
     """Create the application with that model, and a route whose thread nothing can interrupt."""
+    server.KILL_AFTER_S = float(os.environ.get(KILL_AFTER_S, server.KILL_AFTER_S))
     app = create_app(settings, loaders=loaders_with_encoder(CrashingEncoder))
 
     @app.get("/stuck")
@@ -64,4 +68,4 @@ def create_faulty_app(settings: Settings) -> FastAPI:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(load_settings(), create_faulty_app))
+    sys.exit(server.serve(load_settings(), create_faulty_app))

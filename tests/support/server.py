@@ -107,6 +107,7 @@ def serving(
     finally:
         if process.poll() is None:
             process.terminate()
+            process.send_signal(signal.SIGINT)  # the second signal: without the wait for last requests
             try:
                 process.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:

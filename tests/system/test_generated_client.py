@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from bundles import write_models
 from server import Server, serving
 
 pytestmark = pytest.mark.system
@@ -42,8 +41,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {  # operation id -> arguments
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(write_models(tmp_path_factory.mktemp("models")), default_model="tiny") as server:
+def server(models: Path) -> Iterator[Server]:
+    with serving(models, default_model="tiny") as server:
         yield server
 
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 from paths import ROOT
-from server import Server, eventually, is_listening, serving
+from server import Server, eventually, in_process, is_listening, serving
 
 from benchmarks.servers import free_port
 
@@ -31,14 +31,19 @@ needs_prometheus = pytest.mark.skipif(
 )
 
 
+def ask(client: httpx.Client) -> None:
+    """Send requests of several kinds, one with an error."""
+    assert client.post("/classify", json={"input": "A superb film."}).status_code == 200
+    assert client.post("/dynamics", json={"points": [[1, 0], [0, 1], [0.1, 0.1]]}).status_code == 200
+    assert client.post("/dynamics", json={"points": [[0, 0]]}).status_code == 422
+
+
 @pytest.fixture(scope="module")
-def server(small_models: Path) -> Iterator[Server]:
-    """A service that has answered requests of several kinds, one with an error."""
-    with serving(small_models, workers=1) as server, server.client() as client:
-        assert client.post("/classify", json={"input": "A superb film."}).status_code == 200
-        assert client.post("/dynamics", json={"points": [[1, 0], [0, 1], [0.1, 0.1]]}).status_code == 200
-        assert client.post("/dynamics", json={"points": [[0, 0]]}).status_code == 422
-        yield server
+def exposed(small_models: Path) -> str:
+    """The metrics of a service that has answered requests."""
+    with in_process(small_models, default_model="sentiment-small") as client:
+        ask(client)
+        return str(client.get("/metrics").text)
 
 
 @pytest.mark.system
@@ -84,19 +89,15 @@ def test_dashboard_panels_do_not_overlap_and_have_a_source() -> None:
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 
 
-def test_alerts_and_dashboard_query_existing_metrics(server: Server) -> None:
-    with server.client() as client:
-        exposed = set(re.findall(r"^(\w+)", client.get("/metrics").text, re.MULTILINE))
+def test_alerts_and_dashboard_query_existing_metrics(exposed: str) -> None:
     # Series of recording rules have colons in their names; the others are metrics.
     expressions = " ".join([*panel_queries(), *(rule["expr"] for rule in RULES)])
     names = set(re.findall(r"(?<![\w:])((?:hardmax|process)_\w+)", expressions))
     assert names
-    assert names <= exposed
+    assert names <= set(re.findall(r"^(\w+)", exposed, re.MULTILINE))
 
 
-def test_alerts_and_dashboard_query_existing_labels(server: Server) -> None:
-    with server.client() as client:
-        exposed = client.get("/metrics").text
+def test_alerts_and_dashboard_query_existing_labels(exposed: str) -> None:
     labels = set(re.findall(r'[{,](\w+)="', exposed))
     labels |= {"instance", "job"}  # added by Prometheus
     shown = [target.get("legendFormat", "") for panel in panels() for target in panel["targets"]]
@@ -136,8 +137,13 @@ def query_prometheus(client: httpx.Client, query: str) -> list[dict[str, Any]]:
 
 @pytest.mark.system
 @needs_prometheus
-def test_prometheus_scrapes_the_service_and_answers_every_panel(server: Server, tmp_path: Path) -> None:
-    with run_prometheus(tmp_path, server) as client, server.client() as service_client:
+def test_prometheus_scrapes_the_service_and_answers_every_panel(small_models: Path, tmp_path: Path) -> None:
+    with (
+        serving(small_models, workers=1) as server,
+        run_prometheus(tmp_path, server) as client,
+        server.client() as service_client,
+    ):
+        ask(service_client)
         for _ in range(400):
             service_client.post("/classify", json={"input": ["A dull film.", "これは"]})
             if query_prometheus(client, 'hardmax:request_duration_seconds:p99_5m{route="/classify"} > 0'):

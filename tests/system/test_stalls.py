@@ -17,7 +17,6 @@ import httpx
 import numpy as np
 import pytest
 import stall_server
-from bundles import write_models
 from raw_http import connect, post_request, read_response
 from server import Server, serving
 from stall_server import MAX_PARSE_STALL_S, TARGET_STALL_S, measure_stall
@@ -33,11 +32,6 @@ SEQUENCES = np.reshape(CLOUD, (20, -1, 2)).tolist()
 SCALES = np.where(np.arange(800) < 2, 0.1, 1.0)[:, None]
 INNER_POINTS = np.random.default_rng(0).normal(size=(800, 32)) * SCALES
 INCLUDE = ["assignment", "limits", "polytope"]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")

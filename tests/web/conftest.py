@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from page_actions import OpenPage, wait_until_ready
@@ -38,13 +39,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def server(small_models: Path) -> Iterator[str]:
     with serving(small_models) as running:
-        yield running.url
-
-
-@pytest.fixture(scope="session")
-def keyed(small_models: Path) -> Iterator[str]:
-    """The URL of a server that requires the API key sesame."""
-    with serving(small_models, api_keys="sesame") as running:
         yield running.url
 
 
@@ -79,6 +73,12 @@ def window(browser: Browser, server: str) -> Callable[..., BrowserContext]:
         return context
 
     return open_window
+
+
+@pytest.fixture
+def run_script(window: Callable[..., BrowserContext]) -> Callable[..., Any]:
+    """Evaluate a function, which may import modules of the page, in the page that stays open."""
+    return window(1440, "light").pages[0].evaluate
 
 
 @pytest.fixture

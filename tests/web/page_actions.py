@@ -6,9 +6,10 @@ from typing import Any
 
 import httpx
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Locator, Page, Route
 
 OpenPage = Callable[..., Page]
+RunScript = Callable[..., Any]
 READY_SELECTORS = {
     "review": "#ledger tr.total", "cloud": "#clusters tr", "model": "#cards article", "docs": ".route",
 }  # fmt: skip
@@ -82,3 +83,18 @@ def classify(page: Page, server: str, text: str, **extra: object) -> dict[str, A
     body = {"input": text, "model": page.locator("#review-model").input_value(), "explain": "full"} | extra
     answer: dict[str, Any] = httpx.post(f"{server}/classify", json=body).raise_for_status().json()
     return answer["data"][0]
+
+
+def open_route(page: Page, name: str) -> Locator:
+    """Open the route with this heading, and wait for its response."""
+    route = page.locator(".route").filter(has=page.get_by_role("heading", name=name, exact=True))
+    route.locator("summary").click()
+    route.locator(".answer pre").wait_for()
+    return route
+
+
+def code(page: Page, snippet: str, language: str) -> str:
+    """Return a program of the view of models."""
+    heading = page.get_by_role("heading", name=language)
+    block = page.locator(f"#snippet-{snippet} .snippet").filter(has=heading)
+    return block.locator("pre").inner_text()

@@ -1,4 +1,4 @@
-"""The whole page: size and speed, views by keyboard, both themes, accessibility, and the API key."""
+"""The whole page: size and speed, views by keyboard, both themes, and accessibility."""
 
 import gzip
 import math
@@ -99,21 +99,3 @@ def test_theme_switch_turns_paper_dark_and_is_remembered(open_page: OpenPage) ->
     assert page.evaluate(paper) == "rgb(18, 20, 23)"
     page.reload()
     assert page.evaluate(paper) == "rgb(18, 20, 23)"
-
-
-def test_page_asks_for_the_key_and_reports_when_it_is_missing(open_page: OpenPage, keyed: str) -> None:
-    page = open_page("#review", url=keyed)
-    dialog = page.get_by_role("dialog")
-    page.get_by_role("button", name="Not now").click()
-    expect(page.locator("#review-problem")).to_contain_text(re.compile("key", re.I))
-    page.reload()
-    for key in ("s\u20acsame", "\u201csesame\u201d"):  # not allowed in a header
-        dialog.get_by_label("API key").fill(key)
-        dialog.get_by_role("button", name="Use it").click()
-        expect(page.locator("#key-reason")).to_contain_text("In this one there is another character")
-    for key in ("wrong", "sesame"):
-        dialog.get_by_label("API key").fill(key)
-        dialog.get_by_role("button", name="Use it").click()
-        page.wait_for_function("key => sessionStorage.getItem('hardmax-key') === key", arg=key)
-    expect(page.locator("#verdict-score")).to_contain_text("sure")
-    expect(dialog).to_be_hidden()

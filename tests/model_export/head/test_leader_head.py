@@ -62,10 +62,11 @@ def test_graph_gives_the_numbers_of_the_definition(d, labels, n_copies, use_embe
     weights = quantize(random_head(d, labels, use_embeddings=use_embeddings), random_encoder().output_scales)
     session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
     states, words, texts = draw(LENGTHS, n_copies=n_copies)
-    for batch in (texts, *([text] for text in texts)):
-        outputs = run_session(session, states, words, batch)
-        for b, text in enumerate(batch):
-            expected, n = run(weights, states, words, text), len(text)
+    definitions = [run(weights, states, words, text) for text in texts]
+    for i in (slice(None), *(slice(b, b + 1) for b in range(len(texts)))):  # together, and each alone
+        outputs = run_session(session, states, words, texts[i])
+        for b, (text, expected) in enumerate(zip(texts[i], definitions[i], strict=True)):
+            n = len(text)
             assert np.array_equal(outputs["plane"][:, b, :n], expected.plane)
             assert np.array_equal(outputs["target"][b, :n], expected.target)
             assert np.array_equal(outputs["since"][b, :n], expected.since)

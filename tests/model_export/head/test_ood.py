@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from hardmax import Local
 from model_export.head import ood
 from model_export.head.encoded import ZERO, EncodedTexts, encode_texts
 from model_export.head.train import open_encoder
@@ -79,11 +78,10 @@ def test_rows_are_flagged_only_if_they_are_less_often_correct(unusual_are_correc
     assert (score.held_out > 0).mean() <= 0.05
 
 
-def test_pretrained_head_flags_other_languages():
+def test_pretrained_head_flags_other_languages(pretrained):
     """Their words consist of tokens of the vocabulary, so most of them are known."""
-    with Local() as model:
-        foreign = [answer.abstain_reason for answer in model.classify(OTHER_LANGUAGES)]
-        english = [answer.abstain_reason for answer in model.classify(ood.english_sentences())]
+    foreign = [answer.abstain_reason for answer in pretrained.classify(OTHER_LANGUAGES)]
+    english = [answer.abstain_reason for answer in pretrained.classify(ood.english_sentences())]
     assert set(foreign) == {"out_of_distribution", "no_known_words"}
     assert foreign.count("out_of_distribution") >= 6
     assert english.count("out_of_distribution") <= 0.03 * len(english)

@@ -48,5 +48,5 @@ def test_changed_number_in_a_graph_for_gpus_is_detected():
     graph = onnx.load_from_string(encoder.float_model)
     (limit,) = (weights for weights in graph.graph.initializer if weights.name == "limit")
     limit.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(limit) / 4, "limit"))
-    *_, parity = Verifier(head, replace(encoder, float_model=graph.SerializeToString())).compare(TEXTS)
+    *_, parity = Verifier(head, replace(encoder, float_model=graph.SerializeToString())).compare(TEXTS[1:2])
     assert 0 < parity.different_float == parity.differences

@@ -336,6 +336,7 @@ def test_cli_without_onnxruntime_says_what_is_missing(monkeypatch: pytest.Monkey
         ("dynamics examples/cloud.csv --trajectory a.txt", "hardmax: a.txt: --trajectory writes .npy, .csv"),
         ("dynamics none.csv", "hardmax: none.csv cannot be read: No such file or directory"),
         ("control none.csv --leaders x", "hardmax: none.csv cannot be read"),
+        ("classify good --server ''", "hardmax: '' is no address of a server"),
         ("models --server http://127.0.0.1:1", "hardmax: no answer from http://127.0.0.1:1: "),
     ],
 )

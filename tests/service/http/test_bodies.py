@@ -172,12 +172,6 @@ def test_body_over_the_limit_is_refused_before_it_is_sent(server: Server) -> Non
     assert b"PAYLOAD_LIMIT_MB" in body
 
 
-def test_chunked_body_over_the_limit_is_refused_while_it_is_sent(client: httpx.Client) -> None:
-    response = client.post("/classify", content=iter([b" " * 1_000_000] * 50), headers=JSON)
-    assert refusal(response) == (413, "too_large", None)
-    assert client.get("/health").status_code == 200
-
-
 def test_expect_100_continue_is_answered(server: Server) -> None:
     with connect(server.port) as connection:
         connection.sendall(expecting(request_head(len(BODY))))

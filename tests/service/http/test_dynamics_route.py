@@ -1,7 +1,6 @@
 """POST /dynamics: npy bodies, memory, callers that leave, and what a response may include."""
 
 import re
-import time
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,7 +96,7 @@ def test_client_that_leaves_stops_its_cloud(server: Server, client: httpx.Client
     before = count()
     with connect(server.port) as connection:
         connection.sendall(post_request(cloud, "/dynamics", raw_http.NPY))
-        time.sleep(0.5)
+        eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
     eventually(lambda: count() == before + 1)
     assert client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from bundles import write_head
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.testclient import TestClient
 from paths import ROOT
@@ -25,6 +26,14 @@ async def legs_per_pair() -> int:
 class Pet(BaseModel):
     name: str
     legs: int = 4
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the model tiny and its encoder alone."""
+    folder = tmp_path_factory.mktemp("models")
+    write_head(folder)
+    return folder
 
 
 @pytest.fixture

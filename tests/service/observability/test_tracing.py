@@ -1,12 +1,13 @@
 """Tracing: spans reach a collector, as part of the trace of the caller."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from server import in_process, run_python
+from server import in_process
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -15,6 +16,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from service.app import create_app
+from service.errors import ConfigurationError
+from service.settings import Settings
 
 
 class Collector(HTTPServer):
@@ -70,16 +75,14 @@ def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, model
     assert "GET" in spans
 
 
-def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> None:
-    code = (
-        "import sys\n"
-        "sys.modules['opentelemetry.exporter'] = None  # as where the extra is not installed\n"
-        "from service.cli.main import main\n"
-        "sys.exit(main(['serve', '--port', '0', '--otlp-endpoint', 'http://127.0.0.1:1']))"
-    )
-    process = run_python(code)
-    line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install '.[tracing]' in the checkout\n"
-    assert (process.returncode, process.stderr) == (2, line)
+def test_service_without_opentelemetry_is_not_created_with_an_endpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("opentelemetry.exporter")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter", None)  # as where the extra is not installed
+    with pytest.raises(ConfigurationError, match=r"^OTLP_ENDPOINT needs OpenTelemetry: pip install '.\[tr"):
+        create_app(Settings(otlp_endpoint="http://127.0.0.1:1"))
 
 
 def test_requests_are_traced_only_where_the_setting_says(

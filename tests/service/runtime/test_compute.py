@@ -25,6 +25,11 @@ async def compute() -> AsyncIterator[Compute]:
     await asyncio.to_thread(compute.stop)
 
 
+async def spare(compute: Compute) -> None:
+    """Wait until there is a spare worker besides the one that has answered."""
+    await asyncio.to_thread(eventually, lambda: len(compute._idle) == MAX_IDLE)
+
+
 def children() -> set[int]:
     """Return the ids of the child processes that have not ended."""
     return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE}
@@ -33,7 +38,7 @@ def children() -> set[int]:
 async def test_jobs_run_in_one_process_that_is_not_that_of_the_server(compute: Compute) -> None:
     pid = await compute.run(jobs.PID)
     assert pid != os.getpid()
-    await asyncio.sleep(1)  # until the spare is there
+    await spare(compute)
     assert len({await compute.run(jobs.PID) for _ in range(5)}) <= 2
 
 
@@ -79,7 +84,7 @@ async def test_more_jobs_than_may_wait_are_refused(compute: Compute) -> None:
 
 async def test_process_is_killed_when_its_caller_leaves_and_a_spare_takes_over(compute: Compute) -> None:
     await compute.run(jobs.PID)
-    await asyncio.sleep(1)  # until the spare is there
+    await spare(compute)
     before = children()
     running = asyncio.create_task(compute.run(jobs.sleep, 60))
     await asyncio.sleep(0.2)
@@ -143,7 +148,7 @@ async def test_process_that_ends_by_itself_is_a_failure_of_this_job_alone(comput
 
 async def test_job_does_not_get_a_process_that_has_ended_while_it_was_idle(compute: Compute) -> None:
     await compute.run(jobs.PID)
-    await asyncio.sleep(1)  # until the spare is there
+    await spare(compute)
     for pid in (idle := children()):
         os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(eventually, lambda: not any(worker.usable for worker in compute._idle))

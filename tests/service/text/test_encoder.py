@@ -149,25 +149,10 @@ def test_encoder_refuses_a_broken_vocabulary_by_name(
     assert exc_info.value.param == ("model.onnx" if graph is not ENCODER_MODEL else "pieces.json")
 
 
-@pytest.mark.parametrize(
-    ("card", "field"),
-    [
-        ({"labels": ["one"]}, "labels"),
-        ({"labels": ["a", "a"]}, "labels"),
-        ({"labels": ["a", 7]}, "labels"),
-        ({"abstain_margin": -1}, "abstain_margin"),
-        ({"abstain_margin": True}, "abstain_margin"),
-        ({"min_known_share": 2}, "min_known_share"),
-        ({"labels": ["a", "b", "c"], "multi_label": {}}, "multi_label"),
-        ({"labels": ["a", "b", "c"], "multi_label": {"thresholds": [0.5]}}, "multi_label"),
-    ],
-)
-def test_head_refuses_a_card_it_cannot_use(
-    tmp_path: Path, head: Head, card: dict[str, Any], field: str
-) -> None:
+def test_head_refuses_a_card_it_cannot_use(tmp_path: Path, head: Head) -> None:
     with pytest.raises(BundleError) as exc_info:
-        Head.load(write_head(tmp_path, **card), Runtime("cpu", 1), head.encoder)
-    assert exc_info.value.param == field
+        Head.load(write_head(tmp_path, abstain_margin=-1), Runtime("cpu", 1), head.encoder)
+    assert exc_info.value.param == "abstain_margin"
 
 
 def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path, head: Head) -> None:

@@ -147,6 +147,14 @@ def test_card_with_a_neutral_threshold_answers_three_labels_and_never_abstains(t
         ({"neutral_threshold": 1, "labels": ["a", "b", "c"]}, "neutral_threshold"),
         ({"labels": [f"label {i}" for i in range(1_001)]}, "labels"),
         ({"labels": ["a", "b" * 201]}, "labels"),
+        ({"labels": ["one"]}, "labels"),
+        ({"labels": ["a", "a"]}, "labels"),
+        ({"labels": ["a", 7]}, "labels"),
+        ({"abstain_margin": -1}, "abstain_margin"),
+        ({"abstain_margin": True}, "abstain_margin"),
+        ({"min_known_share": 2}, "min_known_share"),
+        ({"labels": ["a", "b", "c"], "multi_label": {}}, "multi_label"),
+        ({"labels": ["a", "b", "c"], "multi_label": {"thresholds": [0.5]}}, "multi_label"),
     ],
 )
 def test_card_with_an_invalid_threshold_or_labels_is_refused(card: dict[str, Any], param: str) -> None:
@@ -197,11 +205,11 @@ def test_gpu_runs_heads_on_their_float_graph_with_the_answers_of_the_cpu(tmp_pat
     assert on_gpu.opened[0] == read_bundle(tmp_path / "one").float_model
 
 
-def test_float_graph_of_a_head_with_other_weights_is_refused(tmp_path: Path) -> None:
+def test_float_graph_of_a_head_with_other_weights_is_refused(tmp_path: Path, head: Head) -> None:
     """Its answers would not be those of model.onnx."""
-    encoder, bundle = load_encoder(tmp_path), write_head(tmp_path)
+    bundle = write_head(tmp_path)
     with pytest.raises(BundleError, match="its graph has"):
-        Head.load(replace(bundle, float_model=bundle.model + b"\x12\x00"), FakeGpuRuntime(), encoder)
+        Head.load(replace(bundle, float_model=bundle.model + b"\x12\x00"), FakeGpuRuntime(), head.encoder)
 
 
 def test_head_whose_card_does_not_say_how_it_reads_names_is_refused(tmp_path: Path) -> None:
@@ -210,7 +218,7 @@ def test_head_whose_card_does_not_say_how_it_reads_names_is_refused(tmp_path: Pa
 
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "model.onnx"])
-def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> None:
+def test_head_that_names_a_file_is_refused(tmp_path: Path, head: Head, location: str) -> None:
     def name_a_file(model: onnx.ModelProto) -> None:
         (tensor,) = [tensor for tensor in model.graph.initializer if tensor.name == "quarter_turn"]
         tensor.ClearField("raw_data")
@@ -220,7 +228,7 @@ def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> Non
     write_head(tmp_path)
     change_graph(tmp_path / "tiny", name_a_file)
     with pytest.raises(BundleError, match="names files"):
-        Head.load(read_bundle(tmp_path / "tiny"), Runtime("cpu", 1), load_encoder(tmp_path))
+        Head.load(read_bundle(tmp_path / "tiny"), Runtime("cpu", 1), head.encoder)
 
 
 def save_again(model: onnx.ModelProto) -> None:
@@ -231,11 +239,13 @@ def save_again(model: onnx.ModelProto) -> None:
 
 @pytest.mark.parametrize("change", [negate_contributions, save_again])
 @pytest.mark.parametrize("order", [("stranger", "mine"), ("mine", "stranger")])
-def test_bundle_never_changes_the_answers_of_another(tmp_path: Path, change: Any, order: Any) -> None:
+def test_bundle_never_changes_the_answers_of_another(
+    tmp_path: Path, head: Head, change: Any, order: Any
+) -> None:
     """Whether heads share a graph was once decided by its metadata."""
     texts = ["a superb film", "an awful film", "the film was good"]
-    expected = classify_all(make_tasks(texts, ClassifyOptions((load_head(tmp_path / "alone"),))))
-    encoder, runtime = load_encoder(tmp_path), Runtime("cpu", 1)
+    expected = classify_all(make_tasks(texts, ClassifyOptions((head,))))
+    encoder, runtime = head.encoder, Runtime("cpu", 1)
     for name in ("mine", "stranger"):
         write_head(tmp_path, name)
     change_graph(tmp_path / "stranger", change)

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cloud_page import canvas_box, download_svg, expect_n_points, read_points
-from page_actions import OpenPage, expect_accessible_layout, wait_for_frames
+from page_actions import OpenPage, RunScript, expect_accessible_layout, wait_for_frames
 from playwright.sync_api import Page, expect
 
 SPACE = "preset=space"
@@ -87,8 +87,8 @@ def test_picture_of_space_is_saved_with_every_point(open_cloud: OpenPage) -> Non
     assert all(f">{axis}</text>" in svg for axis in "xyz")
 
 
-def test_axes_of_the_camera_are_orthonormal(open_page: OpenPage) -> None:
-    axes = open_page("#model").evaluate(
+def test_axes_of_the_camera_are_orthonormal(run_script: RunScript) -> None:
+    axes = run_script(
         """async () => {
             const { Camera } = await import("/web/cloud/space.js");
             return [[0, 0], [0.7, 0.3], [-2, 1.5], [3, -0.9]].map((look) => new Camera(...look).axes);
@@ -100,10 +100,10 @@ def test_axes_of_the_camera_are_orthonormal(open_page: OpenPage) -> None:
     assert axes[0][1] == pytest.approx([0, 0, 1])  # z upwards
 
 
-def test_edges_are_those_of_the_hull(open_page: OpenPage) -> None:
+def test_edges_are_those_of_the_hull(run_script: RunScript) -> None:
     octahedron = [[s * (k == c) for c in range(3)] for k in range(3) for s in (1, -1)]
     cube = [list(corner) for corner in product((-1, 1), repeat=3)]
-    edges_by_body = open_page("#model").evaluate(
+    edges_by_body = run_script(
         """async (clouds) => {
             const { edgesOf } = await import("/web/cloud/space.js");
             return clouds.map(edgesOf);

@@ -6,18 +6,10 @@ import subprocess
 
 import httpx
 import pytest
-from page_actions import OpenPage, expect_accessible_layout, wait_until_ready
-from playwright.sync_api import Locator, Page, expect
+from page_actions import OpenPage, expect_accessible_layout, open_route, wait_until_ready
+from playwright.sync_api import Locator, expect
 
 OLD_HEIGHT_PX = {1440: 17_331, 390: 21_631}  # the height of the page in 0.1.0
-
-
-def open_route(page: Page, name: str) -> Locator:
-    """Open the route with this heading, and wait for its response."""
-    route = page.locator(".route").filter(has=page.get_by_role("heading", name=name, exact=True))
-    route.locator("summary").click()
-    route.locator(".answer pre").wait_for()
-    return route
 
 
 @pytest.mark.parametrize("width", [1440, 390])
@@ -79,18 +71,3 @@ def test_no_raw_markup_is_shown(open_page: OpenPage) -> None:
     page.evaluate("document.querySelectorAll('.route').forEach((route) => { route.open = true; })")
     page.wait_for_load_state("networkidle")
     assert "`" not in "".join(page.locator(".said, .fields, summary, #docs-errors").all_inner_texts())
-
-
-def test_key_is_used_and_stays_out_of_the_curl(open_page: OpenPage, keyed: str) -> None:
-    page = wait_until_ready(open_page("docs", url=keyed))
-    route = open_route(page, "POST /classify")
-    expect(route.locator(".answer p")).to_contain_text("This server answered 401")
-    page.get_by_label("API key").fill("\u201csesame\u201d")
-    page.get_by_role("button", name="Use it").click()
-    expect(page.locator("#docs-key-state")).to_contain_text("In this one there is another character")
-    page.get_by_label("API key").fill(" sesame ")
-    page.get_by_role("button", name="Use it").click()
-    expect(page.locator("#docs-key-state")).to_have_text("A key is in use in this tab.")
-    expect(route.locator(".answer p")).to_contain_text("This server answered 200")
-    expect(route.locator(".curl")).to_contain_text("Authorization: Bearer $HARDMAX_KEY")
-    assert "sesame" not in page.content()

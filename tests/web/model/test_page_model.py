@@ -9,16 +9,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from page_actions import OpenPage, add_models, read_points, wait_until_ready
+from page_actions import OpenPage, add_models, code, read_points, wait_until_ready
 from playwright.sync_api import Page, expect
-
-KEYED = "sessionStorage.setItem('hardmax-key', 'sesame')"
-
-
-def code(page: Page, snippet: str, language: str) -> str:
-    heading = page.get_by_role("heading", name=language)
-    block = page.locator(f"#snippet-{snippet} .snippet").filter(has=heading)
-    return block.locator("pre").inner_text()
 
 
 def run(*command: str) -> str:
@@ -64,18 +56,6 @@ def test_programs_name_the_default_model_before_any_text_was_read(open_page: Ope
     cards = httpx.get(f"{server}/models").json()["models"]
     default = next(card["name"] for card in cards if card.get("default"))
     expect(page.locator("#snippet-review pre").first).to_contain_text(f'"model":"{default}"')
-
-
-def test_programs_take_the_key_from_the_environment(
-    open_page: OpenPage, keyed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HARDMAX_KEY", "sesame")
-    page = open_page("#model", url=keyed, before=lambda page: page.add_init_script(KEYED))
-    page.locator("#snippet-cloud pre").first.wait_for()
-    programs = [code(page, snippet, "Python") for snippet in ("review", "cloud")]
-    assert all("sesame" not in program for program in programs)
-    assert run(sys.executable, "-c", programs[0]).startswith("negative ")
-    assert run(sys.executable, "-c", programs[1]).startswith("certified 1\n")
 
 
 def add_custom_models(page: Page) -> None:
@@ -141,15 +121,6 @@ def test_program_with_many_points_runs_with_a_matrix(open_page: OpenPage, tmp_pa
     assert float(margin[1]) == pytest.approx(answer["margin"], rel=0.01)
     assert printed.startswith(f"certified {answer['certified_layer']}\n")
     assert len(printed.splitlines()) == 1 + len(answer["leaders"])
-
-
-def test_programs_use_a_key_that_was_entered_later(open_page: OpenPage, keyed: str) -> None:
-    page = open_page("#model", url=keyed)
-    page.get_by_role("dialog").get_by_label("API key").fill("sesame")
-    page.get_by_role("button", name="Use it").click()
-    page.locator("#cards article").first.wait_for()
-    for snippet in ("review", "cloud"):
-        assert "$HARDMAX_KEY" in code(page, snippet, "curl")
 
 
 def test_programs_and_links_are_copied_over_plain_http(open_page: OpenPage) -> None:

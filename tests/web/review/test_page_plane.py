@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from page_actions import OpenPage, classify, hover_word, parse_number, wait_for_frames
+from page_actions import OpenPage, RunScript, classify, hover_word, parse_number, wait_for_frames
 from playwright.sync_api import expect
 from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read
 
 
-def test_positive_words_are_on_the_right_for_every_readout(open_page: OpenPage) -> None:
-    projections = open_page("#model").evaluate(
+def test_positive_words_are_on_the_right_for_every_readout(run_script: RunScript) -> None:
+    projections = run_script(
         """async () => {
             const { shadow, along } = await import("/web/review/shadow.js");
             const speaks = [[1, 0], [0, 1], [-2, 1], [0.3, -4], [-1, -1, 2], [-3]];

@@ -6,7 +6,7 @@ import json
 
 import httpx
 import pytest
-from page_actions import OpenPage, add_models, expect_accessible_layout, wait_until_ready
+from page_actions import OpenPage, RunScript, add_models, expect_accessible_layout, wait_until_ready
 from playwright.sync_api import Page, Route, expect
 from sample_answers import Answer, make_answer, word
 
@@ -65,7 +65,7 @@ def test_row_is_read_on_a_narrow_screen(open_review: OpenPage) -> None:
     assert box["width"] > 120  # four words a line
 
 
-def test_texts_are_found_in_any_file(open_page: OpenPage) -> None:
+def test_texts_are_found_in_any_file(run_script: RunScript) -> None:
     files = [
         ("reviews.csv", to_csv([["text"], *([text] for text in ROWS)])),
         ("reviews.csv", to_csv([["a", "body"], *(["x", text] for text in ROWS)], ";")),
@@ -77,7 +77,7 @@ def test_texts_are_found_in_any_file(open_page: OpenPage) -> None:
         ("reviews.jsonl", "\n".join(json.dumps(text) for text in ROWS) + "\n"),
         ("reviews.txt", "\r\n".join(text.replace("\n", " ") for text in ROWS)),
     ]
-    rows = open_page("#model").evaluate(
+    rows = run_script(
         """async (files) => {
             const { readTable, columnOf } = await import("/web/review/table.js");
             const tables = files.map(([name, content]) => readTable(content, name));
@@ -244,8 +244,8 @@ def test_file_with_a_byte_order_mark_is_decoded(open_review: OpenPage, encoding:
     assert download_rows(page)[0]["id"] == "1"
 
 
-def test_column_without_a_name_gets_its_number(open_page: OpenPage) -> None:
-    rows = open_page("#model").evaluate(
+def test_column_without_a_name_gets_its_number(run_script: RunScript) -> None:
+    rows = run_script(
         """async () => {
             const { readTable } = await import("/web/review/table.js");
             const files = [",review\\n0,fine\\n1,well\\n", ",a film\\n,another film\\n", "\\na film\\n"];

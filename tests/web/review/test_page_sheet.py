@@ -1,7 +1,7 @@
 """The text field: tints are under the text, and words are explained."""
 
 import pytest
-from page_actions import NEGATIVE_TEXT, POSITIVE_TEXT, OpenPage, classify, hover_word, write_text
+from page_actions import NEGATIVE_TEXT, POSITIVE_TEXT, OpenPage, RunScript, classify, hover_word, write_text
 from playwright.sync_api import expect
 from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read, make_answer, word
 
@@ -186,13 +186,13 @@ def test_replaced_words_are_explained(open_review: OpenPage) -> None:
     expect(page.locator("#verdict-fine")).to_contain_text("1 word is unknown to the model.")
 
 
-def test_equal_words_of_a_leader_have_no_read_words(open_page: OpenPage) -> None:
+def test_equal_words_of_a_leader_have_no_read_words(run_script: RunScript) -> None:
     """Words at equal positions are one leader with several spans; `read` is that of the first span."""
     text = "so fine very fine"
     answer = make_answer(text, [word(w, 1.0, leader=w == "fine", read=["so"]) for w in text.split()])
     item = answer["data"][0]
     item["leaders"] = [{**item["leaders"][0], "spans": [[3, 7], [13, 17]]}]
-    read = open_page("#model").evaluate(
+    read = run_script(
         """async ([text, item]) => {
             const { readAnswer } = await import("/web/review/answer.js");
             return readAnswer(text, item).words.map(({ read }) => read);
