@@ -107,7 +107,8 @@ async def test_caller_who_leaves_while_a_process_starts_leaves_it_to_the_next() 
                 async with asyncio.timeout(0.001):
                     await compute.run(jobs.PID)
         assert await compute.run(jobs.PID) != os.getpid()
-        assert len(children() - before) <= MAX_IDLE + 1  # the one that answered may be ending
+        # those that are not kept may still be ending
+        await asyncio.to_thread(eventually, lambda: len(children() - before) <= MAX_IDLE)
     finally:
         await asyncio.to_thread(compute.stop)
 
