@@ -151,7 +151,7 @@ $(TEACHER)/model.safetensors: $(BIN)/python
 teacher: $(TEACHER)/model.safetensors  ## the published weights of the teacher (440 MB), into runs/teacher
 
 # Every stage resumes where it was interrupted.
-models: $(VENV)/.test teacher  ## train the pretrained models again, from the data in $(DATA), into runs/models (five hours; DEVICE=cuda: minutes)
+models: $(VENV)/.test teacher  ## train the pretrained models again, from the data in $(DATA), into runs/models (four hours; DEVICE=cuda: minutes)
 	$(BIN)/hardmax-export pretrained --data $(DATA) --teacher $(TEACHER) --out runs --device $(DEVICE)
 	$(BIN)/hardmax-export verify runs/models/sentiment --encoders runs/models --data $(DATA) --texts 500 --reviews 2000
 

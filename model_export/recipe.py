@@ -44,7 +44,7 @@ class SourceConfig:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The texts, stages and seed of a training run; the defaults take five hours of two cores."""
+    """The texts, stages and seed of a training run; the defaults take four hours of two cores."""
 
     sources: Mapping[str, SourceConfig] = field(
         default_factory=lambda: {
@@ -60,11 +60,11 @@ class Recipe:
     )
     reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 500, "reviews": 1_200})  # per label
     finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.5))
-    harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.3, lr=1.6e-4, anneal=0.01))
+    harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.0, lr=1.6e-4, anneal=0.01))
     fit_head: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.1, head_lr=3e-3))
     tune_jointly: StageConfig = field(
         default_factory=lambda: StageConfig(
-            epochs=1.6, tokens_per_batch=3_000, lr=1.2e-4, head_lr=5e-4, embedding_weight=3.0
+            epochs=1.0, tokens_per_batch=3_000, lr=1.2e-4, head_lr=5e-4, embedding_weight=3.0
         )
     )
     head: LeaderHeadConfig = field(default_factory=lambda: LeaderHeadConfig(width=768))
