@@ -1,6 +1,6 @@
 """The dependencies of endpoints, as in `async def models(service: ServiceDep)`, and the API key."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
@@ -10,6 +10,7 @@ from service.http.bodies import RequestSlot
 from service.settings import PAGE_FILES
 from service.state import AppState
 
+OPEN: dict[str, Any] = {"security": [{}]}  # in the document, of routes that need no key
 PUBLIC_ROUTES = frozenset(
     [
         *("/", "/docs", "/openapi.json", PAGE_FILES),

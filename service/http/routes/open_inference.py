@@ -20,7 +20,7 @@ from service.answers.writing import JSON_BLOCK_BYTES
 from service.errors import InvalidInput, NotFound
 from service.http import examples
 from service.http.bodies import BINARY, NO_STORE, UntypedBodyDep, parse_body, reply
-from service.http.dependencies import ModelInPath, NeutralDep, ServiceDep, SizeDep, VersionInPath
+from service.http.dependencies import OPEN, ModelInPath, NeutralDep, ServiceDep, SizeDep, VersionInPath
 from service.http.routes.classify import label_texts
 from service.runtime.card import HEAD
 from service.runtime.registry import RegistryEntry
@@ -59,7 +59,7 @@ JSON_LENGTH = {
     "schema": {"type": "integer"},
 }
 # shared by several routes
-PROTOCOL_PROBE: dict[str, Any] = {"response_class": Response, "responses": errors(503)}
+PROTOCOL_PROBE: dict[str, Any] = {"response_class": Response, "responses": errors(503), "openapi_extra": OPEN}
 READY: dict[str, Any] = {"response_class": Response, "responses": errors(401, 404, 422, 503)}
 INFER_ROUTE: dict[str, Any] = {
     "response_model": InferResponse,

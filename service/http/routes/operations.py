@@ -11,7 +11,7 @@ from service import __version__
 from service.errors import NotFound
 from service.http import examples
 from service.http.bodies import reply, reply_json
-from service.http.dependencies import ModelInPath, ServiceDep
+from service.http.dependencies import OPEN, ModelInPath, ServiceDep
 from service.observability.metrics import CONTENT_TYPE
 from service.runtime.bundle import version_of
 from service.runtime.card import HEAD
@@ -21,7 +21,6 @@ from service.state import AppState
 from service.text.decision import describe_labels
 
 router = APIRouter(tags=["operations"])
-OPEN: dict[str, Any] = {"security": [{}]}  # these need no key
 PROBE: dict[str, Any] = {"responses": examples.responses(errors=(503,)), "openapi_extra": OPEN}
 
 
