@@ -22,17 +22,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import PRETRAINED, Record, Table
 from benchmarks.reviews import reviews
-from hardmax.models.texts import Explain
 from model_export.measure.verify import encoder_weights
 from service.cloud.dynamics import Dynamics, Parameters
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
-from service.text.head import Head
-from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 from service.text.tokenizer import CHUNK_TOKENS, Chunk
 
 REPEATS = 5
@@ -82,29 +80,19 @@ class Timer:
         return samples[1:] or samples
 
 
-def load(runtime: Runtime) -> Head:
-    """Load the pretrained model as the service does: the provider chooses the graphs."""
-    encoder = Encoder.load(read_bundle(PRETRAINED_FOLDER / PRETRAINED[0]), runtime)
-    return Head.load(read_bundle(PRETRAINED_FOLDER / PRETRAINED[1]), runtime, encoder)
-
-
-def classify(head: Head, texts: Sequence[str], explain: Explain) -> list[Any]:
-    return classify_all(make_tasks(texts, ClassifyOptions((head,), explain)))
-
-
 def count_different_answers(runtime: Runtime, texts: Sequence[str]) -> int:
     """Return how many texts have another answer than on the CPU, in any digit."""
     cpu = Runtime("cpu", torch.get_num_threads())
-    answers = (classify(load(device), texts, "full") for device in (runtime, cpu))
+    answers = (Classifier(runtime=device).classify(texts, "full") for device in (runtime, cpu))
     return sum(a != b for a, b in zip(*answers, strict=True))
 
 
 def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], timer: Timer) -> None:
-    head = load(runtime)
+    model = Classifier(runtime=runtime)
     for explain in ("none", "leaders"):
 
         def run(explain: Any = explain) -> None:
-            classify(head, texts, explain)
+            model.classify(texts, explain)
 
         table.add("ours", {"explain": explain}, [len(texts) / s for s in timer.seconds(run)])
 

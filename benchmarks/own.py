@@ -5,8 +5,8 @@
     python -m benchmarks.own --data ../shared/data --encoder ENCODER --only setfit
 
 Models are measured on the test split and trained on other rows; the pretrained encoder was trained on
-neither. For experiments use the validation split. The tasks are the corpus that a text comes from, verdicts
-on some corpora and, on a Debian system, the section of the package that a text describes. Every seed draws
+neither. For experiments use the validation split. The tasks are the corpus that a text comes from, sentiment
+of some corpora and, on a Debian system, the section of the package that a text describes. Every seed draws
 other rows. Accuracy, costs and SetFit, which is slow, have a results file each; costs need an idle machine.
 """
 
@@ -57,7 +57,7 @@ SIZES = (8, 32, 128)  # training rows per label
 SET_FIT = "SetFit"
 TF_IDF, SOFT = "TF-IDF + logistic regression", "published encoder, soft + logistic regression"
 SET_FIT_SEEDS = 2
-SET_FIT_TASKS = (SUBJECTS, "verdicts on electronics, 2 labels")  # of all sizes; of others the smallest
+SET_FIT_TASKS = (SUBJECTS, "sentiment of electronics, 2 labels")  # of all sizes; of others the smallest
 LANGUAGES = Path(__file__).with_name("languages.txt")
 TRAINING_ROWS = (3_000, 10_000)  # whose training is timed
 HEADS = 10  # compared with a single head
@@ -128,7 +128,7 @@ def measure_accuracy(
                 score = 2 * (predicted & truth).sum() / (predicted.sum() + truth.sum())
                 f1.setdefault(subject, []).append(100 * float(score))
         for subject, samples in f1.items():
-            table.add(subject, {"data": case, "rows a label": size}, samples)
+            table.add(subject, {"data": case, "rows per label": size}, samples)
 
 
 def predict(task: Task, train: Ints, seed: int, encoder: Path | None) -> dict[str, NDArray[np.bool_]]:
@@ -177,7 +177,7 @@ def measure_ood(
                     share = float((ood.ood_scores(weights, states) > 0).mean())
                     shares.setdefault(name, []).append(100 * share)
             for name, samples in shares.items():
-                table.add(name, {"data": case, "rows a label": size}, samples)
+                table.add(name, {"data": case, "rows per label": size}, samples)
 
 
 # ---- costs

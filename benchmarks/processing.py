@@ -13,14 +13,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.record import MODELS, PRETRAINED, Record, Table, argument_parser
+from benchmarks.peers.sentiment import Classifier
+from benchmarks.record import PRETRAINED, Record, Table, argument_parser
 from benchmarks.reviews import reviews
 from hardmax.models.texts import Explain
 from service.memory import freeze_gc
-from service.runtime.bundle import read_bundle
-from service.runtime.session import Arrays, Runtime, Session
-from service.text.encoder import Encoder
-from service.text.head import Head
+from service.runtime.session import Arrays, Session
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 BATCH = 64
@@ -51,9 +49,8 @@ class Recording:
 
 def measure(table: Table, sentences: int, repeats: int) -> None:
     """Add a row for tokenizing, and one for each kind of explanation."""
-    runtime = Runtime("cpu", 1)
-    encoder = Encoder.load(read_bundle(MODELS / PRETRAINED[0]), runtime)
-    head = Head.load(read_bundle(MODELS / PRETRAINED[1]), runtime, encoder)
+    model = Classifier()
+    encoder, head = model.encoder, model.head
     recording = Recording(encoder._session, head.session)
     texts = [text for words in range(16, 29) for text in reviews(words, -(-sentences // 13))][:sentences]
     freeze_gc()

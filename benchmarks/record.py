@@ -97,7 +97,7 @@ class Record:
             "hardmax": __version__,
             **{package: package_version(package) for package in packages},
         }
-        self.models = {model: digest(MODELS / model / "card.json") for model in models}
+        self.models = {model: digest(card_path(model)) for model in models}
         self._start = datetime.now(UTC)
 
     def table(self, title: str, **options: Any) -> Table:
@@ -158,6 +158,11 @@ def command() -> str:
     """Return the command as typed from the root; of paths outside of it only the name."""
     _, *arguments = sys.orig_argv
     return " ".join(["python", *(Path(a).name if a.startswith(("/", "../")) else a for a in arguments)])
+
+
+def card_path(model: str) -> Path:
+    """Return the card of a pretrained model."""
+    return MODELS / model / "card.json"
 
 
 def digest(card: Path) -> str:

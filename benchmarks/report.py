@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import RESULTS, ROOT
+from benchmarks.record import RESULTS, ROOT, card_path, digest
 
 ORDER = (
     "texts", "http", "faithfulness", "own", "own-setfit", "own-costs", "clouds", "exact", "startup", "sizing",
@@ -23,6 +23,9 @@ machine and versions. A figure is a median, with the smallest and the largest sa
 figures of the same table are comparable: they were measured in one run.
 
 ## Where hardmax is slower or less accurate
+
+A peer is listed if it is better than the best of ours by more than 5 %, or by more than one point of a
+percentage.
 
 {losses}
 
@@ -52,11 +55,15 @@ def render_page(records: Sequence[Document]) -> str:
 def render_chapter(record: Document) -> str:
     """Return how the figures were measured, then their tables."""
     versions = [f"{name} {version}" for name, version in (record["versions"] | record["models"]).items()]
+    replaced = [name for name, version in record["models"].items() if version != digest(card_path(name))]
+    notes = record["notes"]
+    if replaced:
+        notes = [f"Measured with {' and '.join(replaced)} of an earlier release.", *notes]
     return CHAPTER.format(
         **{name: record[name] for name in ("title", "command", "seconds", "machine")},
         day=record["date"][:10],
         versions=", ".join(versions),
-        notes="\n".join(f"* {note}" for note in record["notes"]),
+        notes="\n".join(f"* {note}" for note in notes),
         tables="\n\n".join(f"### {table['title']}\n\n{render_table(table)}" for table in record["tables"]),
     )
 
@@ -71,7 +78,7 @@ def render_table(table: Document) -> str:
 
 
 def losses(record: Document, table: Document) -> Iterator[list[str]]:
-    """Yield a row per peer that is better than the best of ours, and per target that ours misses."""
+    """Yield a row per case with the peers that are better than the best of ours, and per missed target."""
     sign = {"higher": 1, "lower": -1, "neither": 0}[table["better"]]
     measure = f"{record['title']}: {table['title']}" + (f" ({table['unit']})" if table["unit"] else "")
     for case, rows in rows_by_case(table).items():
@@ -80,10 +87,14 @@ def losses(record: Document, table: Document) -> Iterator[list[str]]:
         if not ours:
             continue
         best = max(ours, key=lambda row: sign * row["median"])
-        for row in measured:
-            is_peer = row["subject"] not in (*table["ours"], *table["floors"])
-            if is_peer and is_better(sign * row["median"], sign * best["median"], table["unit"]):
-                yield [measure, case, figure(best), f"{row['subject']}: {figure(row)}"]
+        better = "; ".join(
+            f"{row['subject']}: {figure(row)}"
+            for row in measured
+            if row["subject"] not in (*table["ours"], *table["floors"])
+            and is_better(sign * row["median"], sign * best["median"], table["unit"])
+        )
+        if better:
+            yield [measure, case, figure(best), better]
         target = best["case"].get("target")
         if target is not None and sign * best["median"] < sign * target:
             yield [measure, "missed target", figure(best), f"target {target}"]

@@ -14,12 +14,12 @@ TEST_TEXTS = 100  # per label
 TEXT_LENGTHS = range(15, 301)  # characters
 CORPORA = {"restaurants": "yelp", "films": "sst", "news": "mpqa", "electronics": "electronics",
            "tweets": "tweets"}  # fmt: skip
-VERDICTS = {"negative": 0.0, "neutral": 0.5, "positive": 1.0}
+SENTIMENT_TARGETS = {"negative": 0.0, "neutral": 0.5, "positive": 1.0}
 SECTIONS = ("games", "science", "sound", "graphics", "fonts", "mail", "database", "editors", "video", "web")
 SUBJECTS, PACKAGES, SEVERAL = (
-    "subjects, 5 labels",
+    "sources, 5 labels",
     "packages, 10 labels",
-    "several subjects at once, 5 labels",
+    "several sources at once, 5 labels",
 )
 
 TrainTest = tuple[list[str], list[str]]  # texts for training, texts to measure on
@@ -70,10 +70,12 @@ def read_tasks(data: Path, split: str, max_rows: int) -> dict[str, TextsByLabels
     for name, labels in (
         ("restaurants", ("negative", "positive")),
         ("electronics", ("negative", "positive")),
-        ("tweets", tuple(VERDICTS)),
+        ("tweets", tuple(SENTIMENT_TARGETS)),
     ):
-        tasks[f"verdicts on {name}, {len(labels)} labels"] = {
-            (label,): split_texts([r for r in sets[name] if r.target == VERDICTS[label]], split, max_rows)
+        tasks[f"sentiment of {name}, {len(labels)} labels"] = {
+            (label,): split_texts(
+                [r for r in sets[name] if r.target == SENTIMENT_TARGETS[label]], split, max_rows
+            )
             for label in labels
         }
     if sections := read_packages():

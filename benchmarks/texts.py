@@ -1,14 +1,14 @@
 """Text classification in process, on one core, compared with softmax transformers, TF-IDF and fastText.
 
-    python -m benchmarks.texts --data ../shared/data --encoder ENCODER [--runs RUNS] [--quick]
+    python -m benchmarks.texts --data ../shared/data --encoder ENCODER [--finetuned CHECKPOINT] [--quick]
 
 Every subject gets the same texts, on one core and one thread, in turn. Models are fitted to labelled rows of
 the training split. Accuracy is by the sign of the logit, on the test split, which no model was trained on.
-all-mpnet-base-v2 is included if RUNS has it (`make teacher`), and the fine-tuned encoder, the pretrained one
-before its heads became hard, if RUNS has the checkpoint of `make models`. Peers are installed on first use
-(environments.py).
+all-mpnet-base-v2 is included where it is (`make teacher`). `--finetuned` adds the soft encoder of a
+checkpoint, whose later stages made the pretrained one. Peers are installed on first use (environments.py).
 """
 
+import argparse
 import os
 import random
 import tempfile
@@ -45,6 +45,7 @@ MINILM, MINILM_INT8 = "all-MiniLM-L6-v2, soft, float32", "all-MiniLM-L6-v2, soft
 MPNET_BASE = "all-mpnet-base-v2, soft, float32"
 TWIN, TWIN_INT8 = "softmax twin of ours, float32", "softmax twin of ours, int8"
 FINETUNED = "fine-tuned encoder, soft, float32"
+TEACHER = ROOT / "runs/teacher/all-mpnet-base-v2"
 MIN_WORDS, MAX_WORDS = 16, 24  # words of a sentence
 MAX_FITTED_CHARS = 600  # of a text, for the logistic regression
 MAX_MPNET_TOKENS = 384  # of a text, as published
@@ -142,16 +143,16 @@ def draw(rows: Rows, max_rows: int | None) -> list[Row]:
 
 
 def make_predictors(
-    sets: dict[str, Rows], encoder: Path, runs: Path, record: Record, install_error: str, quick: bool
+    sets: dict[str, Rows], options: argparse.Namespace, record: Record, install_error: str
 ) -> dict[str, Predictor]:
-    model, small, minilm = Classifier(), Classifier(SENTIMENT_SMALL), load_minilm(encoder)
+    model, small, minilm = Classifier(), Classifier(SENTIMENT_SMALL), load_minilm(options.encoder)
     train = [
         row
         for name in NAMES
-        for row in draw([row for row in sets[name] if row.split == "train"], 400 if quick else None)
+        for row in draw([row for row in sets[name] if row.split == "train"], 400 if options.quick else None)
     ]
     random.Random(0).shuffle(train)
-    sample = train[: 200 if quick else 5_000]
+    sample = train[: 200 if options.quick else 5_000]
     predictors = {
         SERVED[0]: served_predictor(model, "leaders"),
         SERVED[1]: served_predictor(model, "none"),
@@ -164,7 +165,7 @@ def make_predictors(
         transformer = SoftTransformer(small.encoder.tokenize, minilm, int8=int8)
         predictors[name] = fit_regression(transformer, sample)
     try:
-        predictors[MPNET_BASE] = fit_regression(load_mpnet(runs / "teacher/all-mpnet-base-v2"), sample)
+        predictors[MPNET_BASE] = fit_regression(load_mpnet(options.teacher), sample)
     except NotFound as error:
         record.note(f"all-mpnet-base-v2 was left out: {error}")
     predictors["TF-IDF pairs + logistic regression"] = fit_tf_idf(train)
@@ -172,14 +173,8 @@ def make_predictors(
         predictors["fastText, pairs"] = fit_fast_text(train)
     except ImportError as error:
         record.note(f"fastText was left out: {install_error or error}")
-    if checkpoint := max(runs.glob("finetune-*.pt"), key=lambda file: file.stat().st_mtime, default=None):
-        predictors[FINETUNED] = load_finetuned(checkpoint, model)
-        record.note(
-            "The fine-tuned encoder is the pretrained one before its heads became hard: "
-            f"{checkpoint.name} of `make models`."
-        )
-    else:
-        record.note("The fine-tuned encoder was left out: there is no checkpoint of the first stage.")
+    if options.finetuned:
+        predictors[FINETUNED] = load_finetuned(options.finetuned, model)
     record.note(
         f"TF-IDF and fastText were trained on all {len(train):,} labelled rows of the training split. "
         "all-MiniLM-L6-v2, from whose shape sentiment-small was made, and all-mpnet-base-v2, of whose twelve "
@@ -194,9 +189,8 @@ def main() -> None:
     parser = argument_parser(
         __doc__, with_data=True, rounds=(5, "of every subject"), seconds=(1.2, "of each measurement")
     )
-    parser.add_argument(
-        "--runs", type=Path, default=ROOT / "runs", help="folder with the stages of `make models`"
-    )
+    parser.add_argument("--teacher", type=Path, default=TEACHER, help="all-mpnet-base-v2, as published")
+    parser.add_argument("--finetuned", type=Path, help="checkpoint of the first stage of `make models`")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 0.1
@@ -205,7 +199,7 @@ def main() -> None:
     record = Record("texts", "Texts in process", packages, PRETRAINED)
     sets = read_all(options.data)
     test_rows = {name: [row for row in sets[name] if row.split == "test"] for name in NAMES}
-    predictors = make_predictors(sets, options.encoder, options.runs, record, install_error, options.quick)
+    predictors = make_predictors(sets, options, record, install_error)
     measure_speed(record, predictors, test_rows, options.rounds, options.seconds)
     measure_accuracy(record, predictors, test_rows, quick=options.quick)
     record.write(quick=options.quick)

@@ -18,8 +18,8 @@ SENTIMENT_SMALL = "sentiment-small"
 class Classifier:
     """A pretrained model, called in this process."""
 
-    def __init__(self, name: str = PRETRAINED_DEFAULT) -> None:
-        runtime, bundle = Runtime("cpu", 1), read_bundle(MODELS / name)
+    def __init__(self, name: str = PRETRAINED_DEFAULT, runtime: Runtime | None = None) -> None:
+        runtime, bundle = runtime or Runtime("cpu", 1), read_bundle(MODELS / name)
         self.encoder = Encoder.load(read_bundle(MODELS / bundle.card["encoder"]["name"]), runtime)
         self.head = Head.load(bundle, runtime, self.encoder)
 

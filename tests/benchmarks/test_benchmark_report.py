@@ -20,11 +20,12 @@ def test_report_lists_every_case_in_which_a_peer_is_better(tmp_path: Path) -> No
     for words, ours, peer in ((10, 100.0, 200.0), (100, 100.0, 50.0), (1000, 100.0, 104.0)):
         speed.add("ours", {"words": words}, [ours])
         speed.add("peer", {"words": words}, [peer])
+        speed.add("other", {"words": words}, [1.1 * peer])
         speed.add("memcpy", {"words": words}, [9e9])
     losses = render(tmp_path, record).split("\n## ")[1]
-    assert "| Texts: Documents (1/s) | words 10 | 100 | peer: 200 |" in losses
+    assert "| Texts: Documents (1/s) | words 10 | 100 | peer: 200; other: 220 |" in losses
     assert "words 100 " not in losses
-    assert "words 1,000" not in losses, "within the noise"
+    assert "| words 1,000 | 100 | other: 114 |" in losses, "the peer is within the noise"
     assert "memcpy" not in losses, "a floor is no peer"
 
 

@@ -82,7 +82,7 @@ def trailers(port: int) -> list[bytes]:
     return send(port, head, body, b"x: " + b"a" * 3_000_000 + b"\r\n\r\n")
 
 
-def bodies_a_byte_a_second(port: int) -> list[bytes]:
+def slow_bodies(port: int) -> list[bytes]:
     with ExitStack() as stack:
         callers = [stack.enter_context(connect(port)) for _ in range(64)]
         for caller in callers:
@@ -118,7 +118,7 @@ def small_bodies_of_many_numbers(port: int) -> list[bytes]:
     return hold(port, 8, cloud_request(points, "max_layers=1"))
 
 
-def walls_that_tie(port: int) -> list[bytes]:
+def tied_points(port: int) -> list[bytes]:
     """Send 60,000 points on an axis before a wall of 2,000, and 8,000 points that nearly all tie."""
     axis, wall = np.zeros((60_000, 2)), np.full((2_000, 2), 3.0)
     axis[:, 0], wall[:, 1] = np.arange(1, 60_001) / 60_001, np.linspace(-1, 1, 2_000)
@@ -129,20 +129,20 @@ def walls_that_tie(port: int) -> list[bytes]:
     ]
 
 
-def ties_of_long_integers(port: int) -> list[bytes]:
+def ties_with_smallest_alpha(port: int) -> list[bytes]:
     """Send 100,000 exact ties with the smallest alpha, and disconnect."""
     x = np.arange(1, 100_001) / 100_002
     points = np.concatenate([[[0.0, 2.0], [2.0, 0.0]], np.stack([x, x], axis=1)])
     return send(port, cloud_request(points, "alpha=1e-300&stop=never"), wait_s=3)
 
 
-def sequences_without_end(port: int) -> list[bytes]:
+def endless_sequences(port: int) -> list[bytes]:
     """Send a sequence of 700,000 tokens, and disconnect."""
     body = b'{"model": "scenes", "sequences": [[' + b"[0,0]," * 700_000 + b"[1,1]]]}"
     return send(port, post_request(body, "/sequences/classify"), wait_s=3)
 
 
-def parts_without_number(port: int) -> list[bytes]:
+def too_many_points(port: int) -> list[bytes]:
     body = b'{"points": [' + b"[0]," * 280_000 + b"[0]]}"
     return send(port, post_request(body, "/dynamics"), wait_s=10)
 
@@ -166,37 +166,37 @@ def pathological_texts(port: int) -> list[bytes]:
     return [answer for body in bodies for answer in send(port, post_request(body), wait_s=20)]
 
 
-def text_that_grows(port: int) -> list[bytes]:
+def expanding_text(port: int) -> list[bytes]:
     """Send 2,560 words of a ligature that normalization expands to 18 letters."""
     text = " ".join(["\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 61] * 2_560)
     return send(port, post_request(json.dumps({"input": text}, ensure_ascii=False).encode()), wait_s=20)
 
 
-def spans_without_number(port: int) -> list[bytes]:
+def too_many_spans(port: int) -> list[bytes]:
     spans = b"[0,1]," * 500_000
     body = b'{"input": "a superb film", "flip": true, "without": [' + spans + b"[0,1]]}"
     return send(port, post_request(body), wait_s=10)
 
 
-def heads_by_labels(port: int) -> list[bytes]:
+def many_models(port: int) -> list[bytes]:
     document = {"input": ["?! " * 500] * 16, "model": [MODEL] * 32, "flip": True, "explain": "full"}
     return send(port, post_request(json.dumps(document).encode()), wait_s=10)
 
 
-def question_marks(port: int) -> list[bytes]:
+def largest_batches(port: int) -> list[bytes]:
     """Send as many texts as a request may have, of as many words as are read, and disconnect."""
     body = json.dumps({"input": ["?!" * 1_280] * 1_024}).encode()
     return send(port, post_request(body), wait_s=5)
 
 
-def whole_explanations(port: int) -> list[bytes]:
+def largest_explanations(port: int) -> list[bytes]:
     texts = ("?!" * 100_000, "x" * 200_000)
     documents = [{"input": [text] * 10, "explain": "full", "trajectory": True} for text in texts]
     bodies = [json.dumps(document).encode() for document in documents]
     return [answer for body in bodies for answer in send(port, post_request(body), wait_s=10)]
 
 
-def wishes_that_cannot_be(port: int) -> list[bytes]:
+def infeasible_control(port: int) -> list[bytes]:
     """Request that eight inner points of half a megabyte lead, and disconnect."""
     points = np.random.default_rng(1).normal(size=(800, 32))
     points[:8] *= 0.05
@@ -289,11 +289,11 @@ FILES: dict[str, Callable[[Path], Attack]] = {
     "hostile_workbooks": hostile_workbooks,
 }
 FUNCTIONS: tuple[Attack, ...] = (
-    huge_heads, trailers, bodies_a_byte_a_second, answers_unread, streams_unread,
-    small_bodies_of_many_numbers, walls_that_tie, ties_of_long_integers, sequences_without_end,
-    parts_without_number, garbage, strange_paths, pathological_texts, text_that_grows,
-    spans_without_number, heads_by_labels, question_marks, whole_explanations,
-    wishes_that_cannot_be, foreign_pages, odd_arrays, deep_documents, callers_who_leave,
+    huge_heads, trailers, slow_bodies, answers_unread, streams_unread,
+    small_bodies_of_many_numbers, tied_points, ties_with_smallest_alpha, endless_sequences,
+    too_many_points, garbage, strange_paths, pathological_texts, expanding_text,
+    too_many_spans, many_models, largest_batches, largest_explanations,
+    infeasible_control, foreign_pages, odd_arrays, deep_documents, callers_who_leave,
 )  # fmt: skip
 ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} | {
     "bodies_that_never_come": lambda port: hold(port, 8, request_head(64_000_000)),
@@ -301,7 +301,9 @@ ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} |
     "pages_unread": lambda port: hold(port, 260, GET % b"/"),  # more than MAX_CONCURRENT_REQUESTS
     "half_heads": lambda port: hold(port, 300, b"GET /" + b"a" * 60_000),
     "nothing_said": lambda port: hold(port, 300, b""),
-    "offers": lambda port: send(port, post_request(TEXT_BODY).replace(b"\r\n", b"\r\n" + HTTP2_UPGRADE, 1)),
+    "http2_upgrades": lambda port: send(
+        port, post_request(TEXT_BODY).replace(b"\r\n", b"\r\n" + HTTP2_UPGRADE, 1)
+    ),
 }
 
 

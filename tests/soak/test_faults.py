@@ -46,7 +46,8 @@ class FaultRecord:
     def __init__(self) -> None:
         self._record = Record("faults", "Fault injection", ["uvicorn", "onnxruntime"])
         self._record.note(
-            "Each fault is injected while callers send requests at a steady rate; all answers are checked."
+            "Each fault is injected while callers send requests at a steady rate; all answers are checked. "
+            "The other requests were refused, as they should, or their callers left."
         )
         self._table = self._record.table("Faults and responses")
         self._faults: set[str] = set()
