@@ -1,8 +1,8 @@
 /* Hands on the cloud: pointer, wheel and keys become placed, moved, removed and marked points, and turns in space.
    Knows where points stand on the picture; not what happens to them afterwards. */
 
-const NEAR = 14; // pixels
-const NEAR_FINGER = 24;
+const POINTER_RADIUS = 14; // pixels
+const FINGER_RADIUS = 24;
 const TURN = 0.008; // radians a pixel
 const KEY_TURN = Math.PI / 36;
 
@@ -34,7 +34,7 @@ export class Board {
   }
 
   /** The point under the pointer, the nearest if several, leaders before others, as the picture shows them now. */
-  nearest(px, py, reach = NEAR) {
+  nearest(px, py, reach = POINTER_RADIUS) {
     const { view, trajectory, t } = this.landscape;
     const positions = trajectory.at(t);
     let [best, found] = [reach ** 2, null];
@@ -54,7 +54,7 @@ export class Board {
     const box = this.canvas.getBoundingClientRect();
     const { clientX, clientY } = event.touches[0];
     const onPoint =
-      !this.inSpace && this.nearest(clientX - box.left, clientY - box.top, NEAR_FINGER) !== null;
+      !this.inSpace && this.nearest(clientX - box.left, clientY - box.top, FINGER_RADIUS) !== null;
     if (onPoint && this.acts.tool() === "place") event.preventDefault();
   }
 
@@ -62,7 +62,7 @@ export class Board {
     if (event.button !== 0) return;
     const finger = event.pointerType === "touch";
     const [px, py] = this.pixelOf(event);
-    const i = this.nearest(px, py, finger ? NEAR_FINGER : NEAR);
+    const i = this.nearest(px, py, finger ? FINGER_RADIUS : POINTER_RADIUS);
     const tool = this.acts.tool();
     if (tool === "remove") return void (i !== null && this.acts.remove(i));
     if (tool === "mark") return void (i !== null && this.acts.mark(i));

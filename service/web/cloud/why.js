@@ -1,9 +1,9 @@
 /* Why a point goes where it goes: the products it compares, whom it therefore follows, and the half-plane in which
    everybody lies. Knows positions, A and the step size; no picture. */
 
-const TOLD = 3;
+const MAX_RIVALS = 3;
 const EQUAL = 1e-12; // products so near look equal, relative to the largest
-const NEAR = 1e-6;
+const TOLERANCE = 1e-6;
 
 const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
 const apart = (a, b) => Math.hypot(...a.map((x, k) => x - b[k]));
@@ -17,15 +17,15 @@ export function reasonOf(i, n, at, A, mean = null) {
   const best = products.reduce((a, b) => Math.max(a, b), -Infinity);
   const slack = EQUAL * Math.max(1, Math.abs(best));
   const alike = [...products.keys()].filter((j) => products[j] >= best - slack);
-  const there = mean ? alike.filter((j) => apart(at(j), mean) <= NEAR * (1 + Math.hypot(...mean))) : [];
+  const there = mean ? alike.filter((j) => apart(at(j), mean) <= TOLERANCE * (1 + Math.hypot(...mean))) : [];
   const followed = there.length ? there : alike;
   const others = []; // the best few of the rest
   for (let j = 0; j < n; j += 1) {
     if (products[j] >= best - slack && followed.includes(j)) continue;
-    if (others.length === TOLD && products[j] <= products[others.at(-1)]) continue;
+    if (others.length === MAX_RIVALS && products[j] <= products[others.at(-1)]) continue;
     others.push(j);
     others.sort((a, b) => products[b] - products[a]);
-    others.length = Math.min(others.length, TOLD);
+    others.length = Math.min(others.length, MAX_RIVALS);
   }
   return { i, gaze, best, followed, others: others.map((j) => ({ j, product: products[j] })) };
 }

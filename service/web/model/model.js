@@ -14,7 +14,7 @@ const KINDS = {
   sequences: "sequences",
 };
 const LISTED = 12; // labels
-const LARGE = 3; // accuracies set large
+const MAX_LARGE_NUMBERS = 3; // accuracies set large
 const DIGEST = 12; // characters of a digest, enough to tell two apart
 const COLUMNS = 4; // of a table of figures
 const SAID_AS = {
@@ -133,7 +133,7 @@ function largeOf(figures) {
     ...groupsOf(figures).map(([name, { accuracy }]) => [name, accuracy]),
     ...scalarsOf(figures).filter(([name]) => /accuracy$/.test(name)),
   ];
-  const numbers = found.filter(([, value]) => typeof value === "number").slice(0, LARGE);
+  const numbers = found.filter(([, value]) => typeof value === "number").slice(0, MAX_LARGE_NUMBERS);
   return numbers.map(([name, value]) => [wordsOf(name), figure("accuracy", value)]);
 }
 

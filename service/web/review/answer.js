@@ -15,7 +15,7 @@ export function readAnswer(text, item, readout = null, label = null) {
   return {
     text,
     label: item.label,
-    holding: item.labels ?? null, // of labels that do not exclude each other, those that hold
+    applicable: item.labels ?? null, // of labels that do not exclude each other, those that hold
     labels,
     several,
     shown,
@@ -46,8 +46,8 @@ function wordsOf(text, { words, leaders }, number) {
   return words.map((word, token) => {
     const spans = word.spans.map((span) => span.map(unit));
     const led = word.leader ? leading.get(word.spans[0][0]) : null;
-    const speaks = led?.spans[0][0] === word.spans[0][0]; // equal words may have read others
-    const read = speaks ? led.read?.map((other) => numbers.get(other.spans[0][0])) : null;
+    const isLeader = led?.spans[0][0] === word.spans[0][0]; // equal words may have read others
+    const read = isLeader ? led.read?.map((other) => numbers.get(other.spans[0][0])) : null;
     return {
       name: word.word, // as the answer names it
       text: text.slice(...spans[0]) || word.word,

@@ -247,9 +247,9 @@ function strongest(tokens, words) {
 /** What a word was read as, whom it follows, and what a leader has read: short sentences. */
 function sentencesOf({ words, clusters }, token) {
   const { readAs } = words[token];
-  const strange =
+  const unknownWord =
     readAs === "<unknown>" ? "the model does not know this word" : readAs && `read as ${readAs}`;
-  return [strange, ...followingOf({ words, clusters }, token)].filter(Boolean);
+  return [unknownWord, ...followingOf({ words, clusters }, token)].filter(Boolean);
 }
 
 function followingOf({ words, clusters }, token) {

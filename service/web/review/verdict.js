@@ -3,7 +3,7 @@
 import { percent } from "./answer.js";
 import { announce, byId, el, plural, signed } from "../shared/element.js";
 
-const MOST = 8; // labels that are shown
+const MAX_SHOWN_LABELS = 8; // labels that are shown
 const WHY = {
   no_known_words: "None of these words tells this model anything.",
   low_confidence: "This is too close to call: do not act upon it.",
@@ -13,11 +13,11 @@ const WHY = {
 /** {label, side, badge, score, fine} of an answer: what stands in large, its colour, why it should not be acted upon,
     and the sentences below. */
 export function verdictOf(answer) {
-  const { abstainReason, label, ends, several, holding, score, shown, probs } = answer;
+  const { abstainReason, label, ends, several, applicable, score, shown, probs } = answer;
   const side = several || label === ends[1] ? "pos" : label === ends[0] ? "neg" : "none";
   const decided = { label, side, badge: null, score: `${percent(score)} sure` };
-  if (holding)
-    Object.assign(decided, { label: holding.join(", ") || "none of them", score: "Each label for itself" });
+  if (applicable)
+    Object.assign(decided, { label: applicable.join(", ") || "none of them", score: "Each label for itself" });
   if (abstainReason === "no_known_words")
     return {
       label: "I don\u2019t know",
@@ -27,7 +27,7 @@ export function verdictOf(answer) {
       fine: [nothingKnown(answer)],
     };
   const nearest = several ? `${label} ${percent(score)}` : `${percent(probs[shown])} ${shown}`;
-  const open = { label: "Undecided", side: "none", badge: abstainReason?.replaceAll("_", " "), score: nearest };
+  const open = { label: "Abstains", side: "none", badge: abstainReason?.replaceAll("_", " "), score: nearest };
   const sum = several
     ? `The sum below is what speaks for \u201c${shown}\u201d.`
     : `The sum below, ${signed(answer.logit)}, means ${meaningOf(answer)}.`;
@@ -55,10 +55,10 @@ function nothingKnown({ text, tokens }) {
 
 function countsOf({ tokens, unknown, clusters, truncated }) {
   const led = `${plural(tokens, "word")} ${tokens === 1 ? "follows" : "follow"} ${plural(clusters.length, "leader")}.`;
-  const strange =
+  const unknownWords =
     unknown && `${plural(unknown, "word")} ${unknown === 1 ? "is" : "are"} unknown to the model.`;
   const cut = truncated ? `Only the first ${tokens.toLocaleString("en")} words were read.` : null;
-  return [led, strange, cut].filter(Boolean);
+  return [led, unknownWords, cut].filter(Boolean);
 }
 
 const NOTHING = {
@@ -106,8 +106,8 @@ export class Verdict {
   }
 
   /** The likeliest labels, and the one that is looked at, in the model's order. */
-  labelNodes({ labels, probs, shown, holding }) {
-    const likely = [...labels].sort((a, b) => probs[b] - probs[a]).slice(0, MOST);
+  labelNodes({ labels, probs, shown, applicable }) {
+    const likely = [...labels].sort((a, b) => probs[b] - probs[a]).slice(0, MAX_SHOWN_LABELS);
     const nodes = labels
       .filter((name) => likely.includes(name) || name === shown)
       .map((name) =>
@@ -115,7 +115,7 @@ export class Verdict {
           "button",
           {
             type: "button",
-            class: `share${holding?.includes(name) ? " holds" : ""}`,
+            class: `share${applicable?.includes(name) ? " holds" : ""}`,
             "aria-pressed": String(name === shown),
             onclick: () => this.onLabel(name),
           },

@@ -6,7 +6,7 @@ import { colour, side } from "../shared/colour.js";
 import { along, shadow } from "./shadow.js";
 import { Viewport, drawGrid } from "../shared/viewport.js";
 
-const NEAR = 18; // pixels
+const POINTER_RADIUS = 18; // pixels
 const NAMES = 40;
 const MOST_LIFT = 5; // a plane in which words stand nearly in a line is drawn so many times higher than it is
 const LINES_UP_TO = 80;
@@ -177,7 +177,7 @@ export class Words {
 
   /** The word nearest to a point of the picture, or null. */
   wordAt(px, py) {
-    let [best, found] = [NEAR ** 2, null];
+    let [best, found] = [POINTER_RADIUS ** 2, null];
     this.answer?.words.forEach((_, i) => {
       const [x, y] = this.at(i, this.t);
       const away = (this.view.x(x) - px) ** 2 + (this.view.y(y) - py) ** 2;

@@ -83,7 +83,7 @@ def test_no_verdict_without_known_words(open_page: OpenPage) -> None:
 def test_abstention_does_not_look_like_a_verdict(open_review: OpenPage, reason: str, why: str) -> None:
     answer = make_answer("a film", [word("a", 0.1, leader=True), word("film", -0.05)], abstain_reason=reason)
     page = open_review("a film", answer)
-    expect(page.locator("#verdict-label")).to_have_text("Undecided")
+    expect(page.locator("#verdict-label")).to_have_text("Abstains")
     expect(page.locator("#verdict-label")).to_have_class("label none")
     expect(page.locator("#verdict-badge")).to_have_text(reason.replace("_", " "))
     expect(page.locator("#verdict-score")).to_have_text("51.2 % positive")
