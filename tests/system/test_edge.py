@@ -161,16 +161,23 @@ def test_edge_bounds_the_large_bodies_of_an_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "head",
-    [b"GET / HTTP/1.1\r\nhost: x\r\nx-long: " + b"a" * 70_000 + b"\r\n\r\n", b"\x16\x03\x01 no HTTP\r\n\r\n"],
+    ("head", "status", "error_type"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx-long: " + b"a" * 70_000, 400, "malformed_input"),
+        (b"\x16\x03\x01 no HTTP", 400, "malformed_input"),
+        (b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked", 400, "malformed_input"),
+        (b"TRACE / HTTP/1.1\r\nhost: x", 405, "method_not_allowed"),
+    ],
 )
-def test_edge_refuses_invalid_heads_like_the_service(client: httpx.Client, head: bytes) -> None:
+def test_edge_refuses_invalid_heads_like_the_service(
+    client: httpx.Client, head: bytes, status: int, error_type: str
+) -> None:
     with connect(client.base_url.port or 0) as connection:
         with suppress(ConnectionError):
-            connection.sendall(head)
+            connection.sendall(head + b"\r\n\r\n")
         response = connection.recv(65536).decode()
-    assert response.split()[1] == "400"
-    assert json.loads(response.partition("\r\n\r\n")[2])["error"]["type"] == "malformed_input"
+    assert response.split()[1] == str(status)
+    assert json.loads(response.partition("\r\n\r\n")[2])["error"]["type"] == error_type
 
 
 def test_edge_compresses_responses(client: httpx.Client) -> None:
