@@ -29,11 +29,12 @@ def read_options(document: dict[str, Any], settings: Settings, *, strict: bool |
     """Return the checked options of a run; the default of `max_layers` is at most the operator's limit."""
     wire = validate(document, DynamicsParameters, strict=strict)
     fields = dict(wire)
-    fields["include"] = frozenset(wire.include)
+    parts = frozenset(wire.include)
+    fields["include"] = parts | {"trajectory"} if "softmax" in parts else parts
     if wire.A is not None:
         limit = settings.max_dimension
         fields["A"] = as_array(wire.A, "A", max_rows=limit, max_columns=limit)
-    if "stop" not in wire.model_fields_set and {"trajectory", "softmax"} & fields["include"]:
+    if "stop" not in wire.model_fields_set and "trajectory" in fields["include"]:
         fields["stop"] = "converged"  # a certificate may come long before points stop moving
     if "max_layers" not in wire.model_fields_set:
         fields["max_layers"] = min(wire.max_layers, settings.max_layers)
@@ -91,7 +92,9 @@ def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> I
     if "polytope" in include:
         arrays["vertices"] = result.vertices
     if result.temperature is not None:
-        arrays["temperature"] = np.array([result.temperature.t or np.inf, result.temperature.distance])
+        temperature = result.temperature
+        arrays["temperature"] = np.array([temperature.t or np.inf, temperature.distance])
+        arrays |= {"temperature_layers": temperature.layers, "temperature_float64": temperature.float64}
     if result.trajectory is not None:
         arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
     if result.argmax is not None:

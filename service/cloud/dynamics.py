@@ -146,8 +146,8 @@ class Dynamics:
             share = f"{parameters.alpha:g} / (1 + {parameters.alpha:g})"
             problem = f"alpha should be less than 2^53: {share} is 1 in double precision"
             raise InvalidInput(problem, param="alpha")
-        if "softmax" in parameters.include and parameters.temperature is None:
-            raise InvalidInput('include "softmax" needs a temperature', param="temperature")
+        if ("softmax" in parameters.include) != (parameters.temperature is not None):
+            raise InvalidInput('temperature goes with "softmax" in include', param="temperature")
         if points.ndim == 2:
             n, d = points.shape
             self.check_size(n, d, parameters)

@@ -57,9 +57,7 @@ class ClassifyRequest(RequestModel):
         description='How much of the explanation to return: "none" is the label alone, "leaders" adds leaders'
         ' and clusters, "full" adds every word.',
     )
-    trajectory: bool = Field(
-        False, description='Return the position of every word at every layer, with "full".'
-    )
+    trajectory: bool = Field(False, description="Return the position of every word at every layer.")
     truncate: bool = Field(
         True, description="With false, a text longer than the model reads is refused (413)."
     )
@@ -101,8 +99,8 @@ class DynamicsParameters(RequestModel):
     )
     stop: Stop = Field(
         "certified",
-        description='When to stop. "never" runs exactly max_layers; the default with a trajectory is '
-        '"converged".',
+        description='When to stop. "never" runs exactly max_layers; the default with "trajectory" or '
+        '"softmax" in `include` is "converged".',
     )
     tolerance: Finite = Field(
         1e-9, ge=0, description="A run has converged when every point is this near to its limit."

@@ -102,12 +102,14 @@ def test_client_that_leaves_stops_its_cloud(server: Server, client: httpx.Client
 
 
 def test_dynamics_includes_argmax_sets_softmax_and_a_trajectory(client: httpx.Client) -> None:
-    body = {"points": [[1, 1], [0.5, -0.5], [0.2, 0.1]], "include": ["trajectory", "argmax", "softmax"]}
+    body = {"points": [[1, 1], [0.5, -0.5], [0.2, 0.1]], "include": ["argmax", "softmax"]}
     document = client.post("/dynamics", json=body | {"temperature": 0.05}).json()
     assert document["argmax"] == [[[0], [1], [0]]]
     assert (document["certified_layer"], document["layers"]) == (0, 30)
     assert len(document["trajectory"]["points"]) == len(document["softmax"]["points"]) == 31
     assert document["softmax"]["distance"][0] == 0 < document["softmax"]["distance"][1] < 0.01
     assert refusal(client.post("/dynamics", json=body)) == (422, "invalid_input", "temperature")
+    unused = {"points": body["points"], "temperature": 0.05}
+    assert refusal(client.post("/dynamics", json=unused)) == (422, "invalid_input", "temperature")
     stopped = client.post("/dynamics", json=body | {"temperature": 0.05, "stop": "certified"}).json()
     assert stopped["layers"] == 0
