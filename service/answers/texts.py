@@ -28,8 +28,6 @@ def read_tasks(body: ClassifyRequest, find: FindModel, settings: Settings) -> li
         TooLarge: There are too many texts, or one is too long.
         NotFound: There is no such model.
     """
-    if body.trajectory and body.explain != "full":
-        raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
     count = 1 if isinstance(body.input, str) else len(body.input)
     if body.without and count != 1:
         raise InvalidInput("without needs a single text", param="without")

@@ -65,12 +65,12 @@ class ClassifyOptions:
         """Estimate the memory of the texts and their answers, beyond the body."""
         n_bytes = sum([len(text.encode()) for text in texts])
         size = TEXT_BYTES[self.explain] * len(texts) + CHAR_BYTES[self.explain] * n_bytes
-        if self.explain == "full":
-            word = WORD_BYTES + (8 * POSITION_BYTES if self.trajectory else 0)
-            size += word * sum(map(max_words, texts))
         numbers = NUMBERS_PER_LABEL[self.explain] * len(texts)
-        if self.explain == "full":
-            numbers += sum(map(max_words, texts))
+        if self.explain == "full" or self.trajectory:
+            words = sum(map(max_words, texts))
+            size += 8 * POSITION_BYTES * words if self.trajectory else 0
+            if self.explain == "full":
+                size, numbers = size + WORD_BYTES * words, numbers + words
         size = size * len(self.heads) + LABEL_BYTES * numbers * (self.n_logits - len(self.heads))
         return size + sum(map(getsizeof, texts))  # four bytes a character if there is an emoji
 
@@ -288,14 +288,16 @@ def _answer(tasks: Sequence[ClassificationTask]) -> dict[ClassificationTask, lis
 def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> list[list[Answer]]:
     """Answer texts that have the same options with all heads."""
     answers: dict[tuple[Head, int], Answer] = {}
-    for heads, indices, outputs in run_heads(options.heads, texts, explain=options.explain != "none"):
+    explain = options.explain != "none" or options.trajectory
+    for heads, indices, outputs in run_heads(options.heads, texts, explain=explain):
         pairs = list(product(heads, indices))
         rules, tokenized = [head.rule for head, _ in pairs], [text.tokenized for text in outputs.texts]
         counts = options.encoder.count_known(tokenized)
         predictions = predict(rules, tokenized, counts, outputs.logit, outputs.bias, outputs.is_ood.tolist())
-        if options.explain != "none":
+        if explain:
             explainer = Explainer(outputs, options.offset_unit, options.encoder.replacements)
-            explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
+            if options.explain != "none":
+                explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
             if options.explain == "full":
                 explainer.add_words(predictions)
             if options.trajectory:
