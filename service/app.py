@@ -21,6 +21,7 @@ from service import __version__
 from service.errors import HardmaxError
 from service.http.dependencies import REQUIRE_API_KEY
 from service.http.errors import handle_error
+from service.http.examples import restore_nulls
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
 from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
 from service.loaders import Loaders
@@ -68,6 +69,7 @@ class Application(FastAPI):
                     [(model, "validation") for model in BODIES], ref_template=template
                 )
                 schemas |= jsonable_encoder(bodies["$defs"], exclude_none=True)
+                restore_nulls(document, self.routes)
         return document
 
 

@@ -1,7 +1,10 @@
-"""Requests and answers in the documentation. They are real: a test sends every request."""
+"""Requests and responses in the documentation. They are real: tests send every request."""
 
 from collections.abc import Sequence
 from typing import Any
+
+from fastapi.routing import iter_route_contexts
+from starlette.routing import BaseRoute
 
 from service.http.bodies import JSON
 from service.http.errors import DEADLINE_MESSAGE, INTERNAL, INTERNAL_MESSAGE, error_document
@@ -11,7 +14,7 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
 DESCRIPTIONS = {
     400: "Not JSON, or not UTF-8.",
     401: "No API key, or not one of ours.",
-    403: "A page of another site asks; CORS_ALLOW_ORIGIN lists those that may.",
+    403: "A page of another origin, which is not in CORS_ALLOW_ORIGIN.",
     404: "No such route or model.",
     413: "Over a limit; the message names it.",
     415: "A media type this route does not read.",
@@ -30,7 +33,7 @@ LEADERS = [
     {
         "word": "superb",
         "cluster": 0,
-        "contribution": 3.9233563,
+        "contribution": 4.1293272,
         "since_layer": 0,
         "followers": 3,
         "spans": [[2, 8]],
@@ -50,11 +53,11 @@ CLASSIFIED = {
         {
             "index": 0,
             "label": "positive",
-            "score": 0.9808666,
-            "probs": {"negative": 0.0191334, "positive": 0.9808666},
+            "score": 0.9456797,
+            "probs": {"negative": 0.0049816, "neutral": 0.0493387, "positive": 0.9456797},
             "abstain_reason": None,
-            "logit": 3.937002,
-            "bias": 0.0136457,
+            "logit": 4.0770052,
+            "bias": -0.052322,
             "n_words": 4,
             "n_tokens": 4,
             "unknown": 0,
@@ -65,10 +68,10 @@ CLASSIFIED = {
                     "id": 0,
                     "kind": "leader",
                     "leaders": ["superb"],
-                    "words": ["superb", "a", ".", "film"],
+                    "words": ["superb", "film", ".", "a"],
                     "size": 4,
                     "share": 1.0,
-                    "contribution": 3.9233563,
+                    "contribution": 4.1293272,
                 }
             ],
         }
@@ -134,7 +137,11 @@ CONTROLLED = {
         "assignment": [0, 0, 1, 0],
     },
 }
-SCORES = [{"label": "positive", "score": 0.9808666}, {"label": "negative", "score": 0.0191334}]
+SCORES = [
+    {"label": "positive", "score": 0.9456797},
+    {"label": "neutral", "score": 0.0493387},
+    {"label": "negative", "score": 0.0049816},
+]
 ENDPOINT_INPUTS = {"inputs": "A superb film."}
 VLLM_CLASSIFY = {"input": "A superb film."}
 VLLM_CLASSIFIED = {
@@ -146,8 +153,8 @@ VLLM_CLASSIFIED = {
         {
             "index": 0,
             "label": "positive",
-            "probs": [0.0191334, 0.9808666],
-            "num_classes": 2,
+            "probs": [0.0049816, 0.0493387, 0.9456797],
+            "num_classes": 3,
             "abstain_reason": None,
             "leaders": LEADERS,
         }
@@ -160,8 +167,8 @@ INFERRED = {
     "model_version": "182ea6e2e121",
     "outputs": [
         {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["positive"]},
-        {"name": "score", "datatype": "FP32", "shape": [1], "data": [0.9808666]},
-        {"name": "logit", "datatype": "FP32", "shape": [1], "data": [3.937002]},
+        {"name": "score", "datatype": "FP32", "shape": [1], "data": [0.9456797]},
+        {"name": "logit", "datatype": "FP32", "shape": [1], "data": [4.0770052]},
         {"name": "abstain_reason", "datatype": "BYTES", "shape": [1], "data": [""]},
     ],
 }
@@ -195,6 +202,17 @@ def body(example: object, model: type, *media_types: str) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     content = {JSON: {"schema": schema, "example": example}, **dict.fromkeys(media_types, _BINARY)}
     return {"requestBody": {"content": content, "required": True}}
+
+
+def restore_nulls(document: dict[str, Any], routes: Sequence[BaseRoute]) -> None:
+    """Put the examples of responses back into the document: FastAPI leaves out their fields that are null."""
+    for route in iter_route_contexts(routes):
+        operations = document["paths"].get(route.path_format, {})
+        for method in operations.keys() & {method.lower() for method in route.methods or ()}:
+            for status, declared in route.responses.items():
+                documented = operations[method]["responses"][str(status)]["content"]
+                for media_type, content in declared.get("content", {}).items():
+                    documented[media_type] |= content
 
 
 def responses(

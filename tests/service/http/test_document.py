@@ -10,8 +10,8 @@ from hypothesis import settings
 from refusals import JSON
 from server import Server, in_process
 
+from hardmax import Local
 from service.app import create_app
-from service.http import examples
 from service.http.dependencies import PUBLIC_ROUTES
 from service.settings import Settings
 from tests.fuzz.openapi import fuzz_operations
@@ -42,12 +42,14 @@ def test_document_has_an_example_of_every_request_and_answer(
     n_sent = 0
     for (method, path), operation in operations(document).items():
         content = operation.get("requestBody", {}).get("content", {})
+        assert all("schema" in part for part in content.values()), path
         if method == "POST" and (example := content.get("application/json", {}).get("example")):
             body = json.dumps(example).replace('"sentiment"', '"tiny"')
             response = client.post(path.format(name="tiny", version="1"), content=body, headers=JSON)
             if "version" not in path and "/sequences" not in path:
                 assert response.status_code == 200, (path, response.text)
             n_sent += 1
+            assert all("schema" in part for part in operation["responses"]["200"]["content"].values()), path
     assert n_sent >= 5
 
 
@@ -58,20 +60,30 @@ def shape(value: Any) -> Any:
     return [*map(shape, value)] if isinstance(value, list) else None
 
 
-def test_examples_of_answers_have_the_shape_of_answers(client: httpx.Client) -> None:
-    """Answers of texts have the same fields only: the model here is another one, with other leaders."""
+def test_examples_are_answers_of_the_default_model(document: dict[str, Any], pretrained: Local) -> None:
+    answer = pretrained.classify("A superb film.").document
+    scores = [{"label": label, "score": score} for label, score in answer["probs"].items()]
+    scores.sort(key=lambda item: -item["score"])
+    documented = {
+        path: operation["responses"]["200"]["content"]["application/json"].get("example")
+        for (method, path), operation in operations(document).items()
+        if method == "POST"
+    }
+    assert documented["/classify"]["data"] == [answer]
+    assert (documented["/predict"], documented["/"]) == (scores, [scores])
+    compatible = {"probs": list(answer["probs"].values()), "num_classes": 3}
+    shared = {name: answer[name] for name in ("index", "label", "abstain_reason", "leaders")}
+    assert documented["/v1/classify"]["data"] == [compatible | shared]
+    outputs = documented["/v2/models/{name}/infer"]["outputs"]
+    assert [output["data"] for output in outputs[:3]] == [[answer[output["name"]]] for output in outputs[:3]]
 
-    def shape_of_answer(path: str, body: object) -> Any:
-        return shape(client.post(path, json=body).json())
 
-    body = {"input": "A superb film.", "model": "tiny"}
-    for path, example in (("/classify", examples.CLASSIFIED), ("/v1/classify", examples.VLLM_CLASSIFIED)):
-        expected, answer = shape(example)["data"][0], shape_of_answer(path, body)["data"][0]
-        assert expected.keys() == answer.keys()
-        for part in answer.keys() & {"leaders", "clusters"}:
-            assert expected[part][0].keys() == answer[part][0].keys()
-    assert shape(examples.RESULT) == shape_of_answer("/dynamics", examples.DYNAMICS)
-    assert shape(examples.CONTROLLED) == shape_of_answer("/control", examples.CONTROL)
+def test_examples_of_clouds_have_the_shape_of_answers(document: dict[str, Any], client: httpx.Client) -> None:
+    for path in ("/dynamics", "/control"):
+        operation = operations(document)["POST", path]
+        body = operation["requestBody"]["content"]["application/json"]["example"]
+        example = operation["responses"]["200"]["content"]["application/json"]["example"]
+        assert shape(example) == shape(client.post(path, json=body).json())
 
 
 def test_document_lists_the_errors_of_every_route(document: dict[str, Any]) -> None:
