@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from hardmax.models.document import Document, Items, Number, Open
 
 
 class ModelCard(Document):
-    """The card of a bundle, as it is."""
+    """The card of a model: the fields of its bundle and of the service. There may be others."""
 
     name: str
     """The name of the model in requests."""
@@ -22,6 +22,12 @@ class ModelCard(Document):
     """The number after the @ of its name; 1 for a name without a number."""
     digest: str | None = None
     """The SHA-256 digest over all files of the bundle."""
+    labels: Items[Any] | None = None
+    """The labels of the model, for models that have some."""
+    encoder: dict[str, Any] | None = None
+    """The name and the digest of the encoder, for text-classification models."""
+    figures: dict[str, Any] | None = None
+    """The accuracy and other metrics that were measured when the model was made."""
     default: bool = False
     """Whether the model answers requests that name none."""
     id2label: dict[str, str] | None = None

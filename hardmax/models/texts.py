@@ -44,7 +44,8 @@ class Leader(Document):
     with "full"."""
     read_total: int = 0
     """The number of words that its state was computed from. Words outside the complete list, which "full"
-    returns, can be left out in place, and the leader keeps its initial `position` to the bit."""
+    returns, can be left out in place, and the leader keeps its initial `position` to the bit. It may stop
+    being a leader, and contributions and the label may change: other words may have read them."""
     read_as: str | None = None
     """The token that was read in place of the word, if any: "<name>", "<number>" or "<unknown>"."""
 
@@ -162,7 +163,7 @@ class Classification(Document):
     sufficient: Sufficient | None = None
     """A small set of words that alone gives the same label, with `sufficient`; null if none was found."""
     flip: Flip | None = None
-    """The smallest set of words found whose removal changes the label, with `flip`; null without one."""
+    """A small set of words whose removal changes the label, with `flip`; null if none was found."""
 
 
 class Classifications(Document):

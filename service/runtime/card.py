@@ -35,6 +35,8 @@ OLD_FIELDS = {
     "least_known": "min_known_share",
     "multi": "multi_label",
 }
+OLD_SPLITS = {"choose": "validation", "report": "test"}  # within `data`
+OPTIONAL = {"labels": list, "figures": dict}
 REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "license": str, "model_sha256": str}
 
 
@@ -91,6 +93,9 @@ def _card_problems(card: Mapping[str, Any], folder: str) -> Iterator[tuple[str, 
     if card["format"] not in FORMATS.get(kind, ()):
         readable = " and ".join(map(str, FORMATS.get(kind, (FORMAT,))))
         yield "format", f"bundle format {card['format']}, this service reads {readable}"
+    for field, kind_of_value in OPTIONAL.items():
+        if field in card and type(card[field]) is not kind_of_value:
+            yield field, f"{field} in card.json should be of type {kind_of_value.__name__}"
     valid = isinstance(encoder, dict) and all(type(encoder.get(part)) is str for part in ("name", "sha256"))
     if kind == HEAD and not valid:
         yield "encoder", "card.json needs encoder (name and sha256)"
@@ -98,11 +103,20 @@ def _card_problems(card: Mapping[str, Any], folder: str) -> Iterator[tuple[str, 
         yield "name", f"its card calls it {card['name']!r}; a bundle's folder bears its name"
 
 
-def upgrade_card(card: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_card(card: dict[str, Any]) -> dict[str, Any]:
     """Return a card with the names of 0.4 in place of those of 0.3."""
-    card = {OLD_FIELDS.get(name, name): value for name, value in card.items()}
-    kind = card.get("kind")
-    return card | ({"kind": OLD_KINDS[kind]} if isinstance(kind, str) and kind in OLD_KINDS else {})
+    card = _rename(card, OLD_FIELDS)
+    kind, data = card.get("kind"), card.get("data")
+    if isinstance(kind, str) and kind in OLD_KINDS:
+        card["kind"] = OLD_KINDS[kind]
+    if isinstance(data, dict):
+        card["data"] = {name: _rename(part, OLD_SPLITS) for name, part in data.items()}
+    return card
+
+
+def _rename(value: Any, names: Mapping[str, str]) -> Any:
+    """Return an object with new names of its members; any other value as it is."""
+    return {names.get(name, name): part for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def read_file(path: Path) -> bytes:
