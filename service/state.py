@@ -65,7 +65,7 @@ class AppState:
         self.owns_process = False  # otherwise another program owns the garbage collector
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
         self.texts: Batcher[ClassificationTask, list[Answer]] = Batcher(
-            partial(run_batch, report_tokenization=self.metrics.tokenise.observe),
+            partial(run_batch, report_tokenization=self.metrics.tokenize.observe),
             budget=settings.max_batch_tokens,
             wait_s=settings.request_timeout_s,
             report=self.metrics.record_batch,

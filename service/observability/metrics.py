@@ -50,7 +50,7 @@ class Metrics:
         name = "hardmax_request_duration_seconds"
         self._durations = histogram(name, duration, ["route"], buckets=REQUEST_S)
         self._failures = counter("hardmax_failures", "Requests refused or failed.", ["reason"])
-        stages = "Duration of a stage: queue, tokenise, inference (which includes tokenise)."
+        stages = "Duration of a stage: queue, tokenize, inference (which includes tokenize)."
         self._stages = histogram("hardmax_stage_duration_seconds", stages, ["stage"], buckets=STAGE_S)
         self._batch_items = histogram("hardmax_batch_size", "Texts in one batch.", buckets=BATCH_ITEMS)
         tokens = "Subword tokens in one batch."
@@ -70,7 +70,7 @@ class Metrics:
             "hardmax_bundles_refused", "Bundles that could not be loaded.", multiprocess_mode="livemax"
         )
         self._queue_wait = self._stages.labels("queue")
-        self.tokenise = self._stages.labels("tokenise")
+        self.tokenize = self._stages.labels("tokenize")
         self._inference = self._stages.labels("inference")
         if MULTIPROCESS_DIR not in os.environ:
             ProcessCollector(registry=registry)
