@@ -110,7 +110,7 @@ class AsyncApi(ABC):
             truncate: Cut texts that are too long instead of refusing them.
             offset_unit: The unit of character offsets: "codepoints" or "utf16".
             without: Character spans of one text to leave out.
-            flip: Search for a smallest set of words whose removal changes the label.
+            flip: Search for a small set of words whose removal changes the label.
             sufficient: Search for a small set of words that alone gives the same label.
             errors: "raise" stops at the first text without an answer; "keep" stores the error in its
                 `Answer` and classifies the others. Errors of an option are raised in either case.

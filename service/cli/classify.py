@@ -61,7 +61,7 @@ def add_commands(commands: Commands) -> None:
         help="none: the label alone; leaders (default): its reason too; full: every word too",
     )
     parser.add_argument(
-        "--flip", action="store_true", help="search a smallest set of words whose removal changes the label"
+        "--flip", action="store_true", help="search a small set of words whose removal changes the label"
     )
     parser.add_argument(
         "--sufficient",

@@ -100,7 +100,8 @@ def _add_serving(commands: Commands) -> None:
     models.add_argument("rollback", nargs="*", metavar="rollback NAME", help="serve the version before again")
     add_api_options(models)
     models.set_defaults(run=run_models)
-    openapi = commands.add_parser("openapi", help="print the OpenAPI document")
+    openapi = commands.add_parser("openapi", help="print the OpenAPI document, as JSON")
+    openapi.add_argument("--json", action="store_true", help="no effect: the document is JSON in any case")
     openapi.set_defaults(run=run_openapi)
 
 
