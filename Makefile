@@ -31,7 +31,7 @@ $(VENV)/.export: $(VENV)/.cpu
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.cpu
-	$(PIP) --editable '.[cpu,plot,tracing,export,test,docs]'
+	$(PIP) $(CPU_BUILD) --editable '.[cpu,plot,tracing,export,test,docs]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
@@ -119,7 +119,7 @@ ENCODER_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 ENCODER_OPTIONS := --data $(DATA) --encoder $(ENCODER)
 # Each program installs its peers on first use, outside this tree, and reports which it could not install. If one
 # fails, the others still run. QUICK=--quick runs all of them briefly and writes no results.
-bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything, with its peers (an hour), write docs/benchmarks.md
+bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything, with its peers (two to three hours), write docs/benchmarks.md
 	failed=0; \
 	for program in http "texts $(ENCODER_OPTIONS)" "faithfulness $(ENCODER_OPTIONS)" "own $(ENCODER_OPTIONS)" clouds exact processing startup sizing; do \
 	    $(BIN)/python -m benchmarks.$$program $(QUICK) || failed=1; done; \
