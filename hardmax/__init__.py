@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hardmax import errors
@@ -57,8 +58,12 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if name not in _SERVICE_NAMES:
             raise
-        needed = "the package hardmax-service" if str(error.name).startswith("service") else error.name
-        message = f"hardmax.{name} needs {needed}, which is not installed"
+        needed, problem = error.name, "which is not installed"
+        if str(error.name).startswith("service"):
+            needed, other = "the package hardmax-service", find_spec("service")
+            if other is not None:  # a folder of this name in the program's own project
+                problem = f"but the package service is {list(other.submodule_search_locations or [])}"
+        message = f"hardmax.{name} needs {needed}, {problem}"
         raise ModuleNotFoundError(message, name=error.name) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, SupportsIndex, overload
 from uuid import uuid4
 
 from pydantic import ConfigDict, Field
@@ -178,6 +178,20 @@ class Answers(list[Answer]):
         self.id = uuid4().hex
         self.model = model
 
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> Answer: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> Answers: ...
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Answer | Answers:
+        """Return an answer; of a slice `Answers`."""
+        if not isinstance(key, slice):
+            return super().__getitem__(key)
+        part = Answers(self.model, self._offset_unit, None if self._index is None else self._index[key])
+        part.extend(super().__getitem__(key))
+        return part
+
     def add(self, document: Any, texts: Sequence[str]) -> None:
         """Append the answers to the next texts.
 
@@ -201,8 +215,9 @@ class Answers(list[Answer]):
         """Return a pandas DataFrame with a row for each text.
 
         It has the columns `label`, `score`, `abstain_reason`, `truncated`, `leaders`, `hardmax_error` and
-        `p(label)` for each label. Answers to a pandas Series keep its index, so that
-        `frame.join(answers.to_frame())` puts each answer next to its text.
+        `p(label)` for each label. Answers to a pandas Series keep its index: if that is unique,
+        `frame.join(answers.to_frame())` puts each answer next to its text. If the frame has columns of the
+        same names, say `lsuffix` or `rsuffix`.
 
         Args:
             text: Add the texts as a column; by default unless they came from a Series.
@@ -225,7 +240,8 @@ class Answers(list[Answer]):
         summary = ", ".join(f"{number:,} {name}" for name, number in counts.most_common(8))
         model = f" by {self.model}" if self.model else ""
         abstained = f" ({self.abstained:,} abstained)" if self.abstained else ""
-        return f"<{pluralize(len(self), 'answer')}{model}{': ' if summary else ''}{summary}{abstained}>"
+        count = pluralize(len(self), "answer")
+        return printable(f"<{count}{model}{': ' if summary else ''}{summary}{abstained}>")
 
     def _repr_html_(self) -> str:
         if len(self) == 1:

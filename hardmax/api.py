@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, 
 
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
+from hardmax.errors import InputError
 from hardmax.models.clouds import ControlResponse
 from hardmax.models.document import parse_document
 from hardmax.models.sequences import SequenceLabel, SequencesResponse
@@ -196,7 +197,15 @@ class AsyncApi(ABC):
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        return parse_document(SequencesResponse, await self._send(request)).data
+        labels: list[SequenceLabel] = []
+        for part in operations.split_sequences(request):
+            try:
+                data = parse_document(SequencesResponse, await self._send(part)).data
+            except InputError as error:
+                error.shift_index(len(labels))
+                raise
+            labels += [label.model_copy(update={"index": label.index + len(labels)}) for label in data]
+        return labels
 
     async def models(self) -> list[ModelCard]:
         """List the models with their cards.

@@ -32,7 +32,7 @@ class AsyncClient(AsyncApi):
         url: str = DEFAULT_URL,
         *,
         api_key: str | None = None,
-        timeout_s: float = 60.0,
+        timeout_s: float = 75.0,
         retries: int = 3,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:

@@ -32,7 +32,7 @@ class Client(Api):
         url: str = DEFAULT_URL,
         *,
         api_key: str | None = None,
-        timeout_s: float = 60.0,
+        timeout_s: float = 75.0,
         retries: int = 3,
         transport: httpx.BaseTransport | None = None,
     ) -> None:

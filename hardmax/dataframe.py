@@ -61,4 +61,6 @@ def as_frame(
     except ImportError:
         raise ImportError("to_frame() needs pandas: pip install pandas") from None
     columns = ({f"p({label})": p for label, p in probs.items()} for probs in probabilities)
+    if not rows:
+        return pandas.DataFrame(columns=[*RESULT_COLUMNS], index=index)
     return pandas.DataFrame([row | p for row, p in zip(rows, columns, strict=True)], index=index)

@@ -54,8 +54,10 @@ class HardmaxError(Exception):
     def shift_index(self, first: int) -> None:
         """Add `first` to the index: the list that was sent is part of a longer one and begins there."""
         if self.index is not None:
-            self.param = param = str(self.param).replace(f"[{self.index}]", f"[{first + self.index}]", 1)
-            self.message = f"{param}: {self.message.removeprefix(f'{param}: ')}"
+            sent = str(self.param)
+            self.param = param = sent.replace(f"[{self.index}]", f"[{first + self.index}]", 1)
+            names_it = self.message.startswith(sent)
+            self.message = param + self.message[len(sent) :] if names_it else f"{param}: {self.message}"
             self.args = (self.message,)
 
 

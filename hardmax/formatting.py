@@ -13,8 +13,8 @@ CLUSTER_COLORS = ("#2f86cf", "#d96920", "#1f9d7c", "#c0549c", "#a98300", "#7a70d
 
 
 def printable(text: str) -> str:
-    """Return the text with U+FFFD in place of every character that controls a terminal."""
-    return UNPRINTABLE.sub("\ufffd", text)
+    """Return the text with U+FFFD in place of characters that control a terminal, and plain line ends."""
+    return UNPRINTABLE.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def describe_os_error(error: OSError) -> str:

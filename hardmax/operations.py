@@ -18,6 +18,7 @@ TEXTS_PER_REQUEST = 256  # texts in one request
 SEARCHED_TEXTS_PER_REQUEST = 16  # with flip or sufficient: the maximum of a server
 # Characters in one request: below the 4 MB of JSON that a server accepts, however they are escaped.
 BATCH_CHARS = 500_000
+SEQUENCES_PER_REQUEST, NUMBERS_PER_REQUEST = 1_024, 100_000
 # Options with these values are not sent.
 SERVER_DEFAULTS = {
     "trajectory": False,
@@ -26,6 +27,8 @@ SERVER_DEFAULTS = {
     "flip": False,
     "sufficient": False,
 }
+
+MISSING_TYPES = ("NAType", "NaTType")  # of pandas, which need not be installed
 
 ErrorHandling = Literal["raise", "keep"]
 T = TypeVar("T")
@@ -89,7 +92,7 @@ def _classify_body(options: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(body.get("model", ""), str):
         body["model"] = list(body["model"])
     if "without" in body:
-        body["without"] = [list(span) for span in body["without"]]
+        body["without"] = [_as_python(span) for span in body["without"]]
     return {name: value for name, value in body.items() if value != SERVER_DEFAULTS.get(name)}
 
 
@@ -142,7 +145,7 @@ def _failed_text_index(error: InputError, count: int) -> int | None:
 
 def _check_text(text: Any, param: str) -> None:
     """Refuse a value that is not a text, which is common in tables, before it is sent."""
-    if text is None or (isinstance(text, float) and text != text):
+    if text is None or (isinstance(text, float) and text != text) or type(text).__name__ in MISSING_TYPES:
         raise InvalidInput("there is no text", param=param)
     if not isinstance(text, str):
         raise InvalidInput(f"this should be a string, not {type(text).__name__}", param=param)
@@ -158,7 +161,7 @@ def _as_list(texts: Any) -> list[Any]:
     if isinstance(texts, Mapping | bytes) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
         kind = type(texts).__name__
         raise InvalidInput(f"expected a text or many, not {kind}; of a table give one column", param="input")
-    return list(texts)
+    return texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)  # a column of pyarrow
 
 
 def _series_index(texts: Any) -> Any:
@@ -209,7 +212,8 @@ def dynamics_request(
         "trajectory_every": trajectory_every,
         "temperature": temperature,
     }
-    body = {name: value for name, value in fields.items() if value is not None}
+    given = {name: value for name, value in fields.items() if value is not None}
+    body = dict(zip(given, _as_python(given.values()), strict=True))
     return ApiRequest("dynamics", body, _as_numbers(points, "points"))
 
 
@@ -234,17 +238,32 @@ def sequences_request(model: str, sequences: Iterable[Any]) -> ApiRequest:
     return ApiRequest("sequences/classify", {"model": model, "sequences": points})
 
 
-def _as_python(indices: Iterable[Any]) -> list[Any]:
+def split_sequences(request: ApiRequest) -> Iterator[ApiRequest]:
+    """Split a request into requests of a size that a server accepts."""
+    body = request.body or {}
+    batch: list[Any] = []
+    numbers = 0
+    for points in body["sequences"]:
+        size = sum(map(len, points))
+        if batch and (len(batch) == SEQUENCES_PER_REQUEST or numbers + size > NUMBERS_PER_REQUEST):
+            yield ApiRequest(request.path, {**body, "sequences": batch})
+            batch, numbers = [], 0
+        batch.append(points)
+        numbers += size
+    yield ApiRequest(request.path, {**body, "sequences": batch})
+
+
+def _as_python(values: Iterable[Any]) -> list[Any]:
     """Return numpy numbers as Python numbers, for JSON."""
-    return [index.item() if isinstance(index, np.generic) else index for index in indices]
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def _as_numbers(values: Any, name: str) -> NDArray[Any]:
     """Return an array of finite float32 or float64 numbers; float32 stays float32."""
     try:
         array = np.asarray(values)
-        if np.iscomplexobj(array):
-            raise TypeError("these are complex")
+        if np.iscomplexobj(array) or array.dtype == np.longdouble != np.float64:
+            raise TypeError(f"these are of type {array.dtype}")
         numbers = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{name}: rows of numbers, as many in each: {error}", param=name) from None

@@ -1,5 +1,6 @@
 """Show the progress of long work in terminals and notebooks."""
 
+import io
 import sys
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ class Progress:
         enabled: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._stream = stream or sys.stderr
+        self._stream = stream or sys.stderr or io.StringIO()  # a process may have no standard error
         self._clock = clock
         self._rewrites = self._stream.isatty() or in_notebook()
         self._enabled = self._rewrites if enabled is None else enabled

@@ -24,8 +24,8 @@ class ShapExplanation:
 
 def explain_as_shap(answer: Classification, label: str) -> Any:
     """Return the contributions to the logit of a label as `shap.Explanation` or ShapExplanation."""
-    if isinstance(answer.logit, dict) and label not in answer.logit:
-        raise InvalidInput(f"there is no label {label!r}; there are {', '.join(answer.logit)}", param="label")
+    if label not in answer.probs:
+        raise InvalidInput(f"there is no label {label!r}; there are {', '.join(answer.probs)}", param="label")
     if answer.words:
         kind, texts = "word", [word.word for word in answer.words]
         contributions = [word.contribution for word in answer.words]

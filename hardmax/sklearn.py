@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -69,8 +69,10 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     @property
     def classes_(self) -> NDArray[Any]:
         """The labels of the model, sorted."""
-        if "_labels" not in vars(self):
+        model = (self.model, self.url, self.client)  # set_params may change them
+        if vars(self).get("_model") != model:
             self._labels = sorted(self._classify(["a text"])[0].probs)
+            self._model = model
         return np.array(self._labels)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -82,7 +84,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         Returns:
             An array of shape (n,).
         """
-        return np.array([answer.label for answer in self._classify(X)], dtype=self.classes_.dtype)
+        return np.array([answer.label for answer in self._classify(X)], dtype=str)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each label for each text.
@@ -97,11 +99,12 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         rows = [[answer.probs[label] for label in classes] for answer in self._classify(X)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(classes))
 
-    def _classify(self, texts: Sequence[Any]) -> Answers:
-        if self.client is not None:
-            return self.client.classify(list(texts), model=self.model, explain="none")
-        with Client(self.url, api_key=self.api_key) as client:
-            return client.classify(list(texts), model=self.model, explain="none")
+    def _classify(self, texts: Any) -> Answers:
+        if isinstance(texts, str):
+            raise InvalidInput("expected many texts, not one: put it into a list", param="X")
+        with nullcontext(self.client) if self.client else Client(self.url, api_key=self.api_key) as client:
+            answers: Answers = client.classify(texts, model=self.model, explain="none")
+        return answers
 
     def __sklearn_clone__(self) -> Self:
         """Return an equal classifier that shares the client: connections cannot be copied."""

@@ -29,6 +29,7 @@ from hardmax.operations import ApiRequest
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 RETRIED_STATUSES = (429, 503)
+MAX_TIMEOUT_S = 86_400.0
 MAX_PAUSE_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_RETRY_S = 1.0  # for refused connections, to a server that is starting
@@ -40,7 +41,7 @@ MAX_MATRIX_CHARS = 4000  # of a matrix A in the query, of which many proxies acc
 # of a cloud that may exceed the 4 MB of JSON that a server accepts; 62 kB when escaped
 MAX_MATRIX_CHARS_LARGE_CLOUD = 44_000
 MAX_JSON_NUMBERS = 150_000
-NPY, NDJSON = "application/x-npy", "application/x-ndjson"
+JSON, NPY, NDJSON = "application/json", "application/x-npy", "application/x-ndjson"
 ERROR_CLASSES = {  # too_large -> TooLarge
     re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): error_class
     for name, error_class in vars(errors).items()
@@ -54,6 +55,8 @@ class HttpProtocol:
     def __init__(self, url: str, api_key: str | None, timeout_s: float, retries: int) -> None:
         self._base_url = parse_url(url)
         key = clean_api_key(api_key)
+        if not (isinstance(timeout_s, int | float) and 0 < timeout_s <= MAX_TIMEOUT_S):
+            raise InvalidInput("timeout_s should be a number of seconds, at most a day", param="timeout_s")
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
         self._timeout_s = timeout_s
         self._retries = retries
@@ -80,13 +83,15 @@ class HttpProtocol:
             f"no complete answer from {self._server} within {self._timeout_s:g} s (timeout_s)"
         )
 
-    def build_request(self, request: ApiRequest, accept: str = "application/json") -> httpx.Request:
+    def build_request(self, request: ApiRequest, accept: str = JSON) -> httpx.Request:
         """Return the HTTP request. A cloud is sent as npy, unless its matrix A is too long for a query."""
         headers = {**self._headers, "accept": accept}
+        if request.body is not None:
+            headers["content-type"] = JSON
         method = "GET" if request.body is None else "POST"
-        content: dict[str, Any] = {} if request.body is None else {"json": request.body}
+        content: dict[str, Any] = {} if request.body is None else {"content": encode_json(request.body)}
         if request.points is not None and request.body is not None:
-            matrix = json.dumps(request.body.get("A"))
+            matrix = encode_json(request.body.get("A")).decode()
             large = request.points.size > MAX_JSON_NUMBERS
             if len(matrix) <= (MAX_MATRIX_CHARS_LARGE_CLOUD if large else MAX_MATRIX_CHARS):
                 file = io.BytesIO()
@@ -96,7 +101,7 @@ class HttpProtocol:
                 content = {"content": file.getvalue(), "params": query}
                 headers["content-type"] = NPY
             else:
-                content = {"json": {"points": request.points.tolist(), **request.body}}
+                content = {"content": encode_json({"points": request.points.tolist(), **request.body})}
         return httpx.Request(method, self._base_url.join(request.path), headers=headers, **content)
 
     def pause_s(self, response: httpx.Response, attempt: int, deadline: float) -> float | None:
@@ -134,6 +139,14 @@ class HttpProtocol:
             raise ConnectionFailed(f"no answer from {self._server}: {reason}") from error
         except TimeoutError:
             raise self.timeout_error() from None
+
+
+def encode_json(value: Any) -> bytes:
+    """Return a value as JSON, or raise InvalidInput if it has a part that JSON lacks."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:  # also half a character: a lone surrogate
+        raise InvalidInput(f"the request cannot be written as JSON: {error}") from None
 
 
 def parse_url(url: str) -> httpx.URL:

@@ -17,10 +17,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 
 import hardmax
 from hardmax import (
+    Answers,
     AsyncClient,
     Client,
     ConnectionFailed,
@@ -220,7 +222,7 @@ def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
     with client(server) as hardmax:
         hardmax.dynamics([[1.0], [-2.0]], alpha=0.5, include=["limits", "polytope"])
         hardmax.dynamics(np.ones((2, 1), np.float32), A=np.eye(1))
-        hardmax.dynamics(np.ones((1, 30)), A=np.eye(30))
+        hardmax.dynamics(np.ones((1, 32)), A=np.eye(32))
     without_matrix, with_matrix, with_long_matrix = server.requests
     assert without_matrix.headers["content-type"] == "application/x-npy"
     assert np.load(io.BytesIO(without_matrix.content)).tolist() == [[1.0], [-2.0]]
@@ -229,7 +231,7 @@ def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
     assert with_matrix.url.params["A"] == "[[1.0]]"
     assert np.load(io.BytesIO(with_matrix.content)).dtype == np.float32
     body = json.loads(with_long_matrix.content)
-    assert (body["points"], body["A"]) == ([[1.0] * 30], np.eye(30).tolist())
+    assert (body["points"], body["A"]) == ([[1.0] * 32], np.eye(32).tolist())
 
 
 @pytest.mark.parametrize("A", [np.random.default_rng(0).normal(size=(44, 44)), np.eye(93)])
@@ -321,7 +323,14 @@ def test_async_client_has_the_same_protocol() -> None:
 
 
 @pytest.mark.parametrize(
-    "texts", [["a", "bb"], ("a", "bb"), (text for text in ["a", "bb"]), {"a": 1, "bb": 2}.keys()]
+    "texts",
+    [
+        ["a", "bb"],
+        ("a", "bb"),
+        (text for text in ["a", "bb"]),
+        {"a": 1, "bb": 2}.keys(),
+        pyarrow.chunked_array([["a"], ["bb"]]),
+    ],
 )
 def test_client_accepts_any_iterable_of_texts(texts: Iterable[str]) -> None:
     with client() as hardmax:
@@ -348,6 +357,7 @@ def test_client_accepts_a_column_and_refuses_a_table() -> None:
         (["a", "b", b"c"], "input[2]: this should be a string, not bytes"),
         (["a", " "], "input[1]: the text is empty"),
         (["half \ud83d"], "input[0]: the text contains half a character: a lone surrogate"),
+        (pandas.Series(["a", None], dtype="string"), "input[1]: there is no text"),
         (None, "expected a text or many, not NoneType; of a table give one column"),
         (7, "expected a text or many, not int; of a table give one column"),
         (b"a", "expected a text or many, not bytes; of a table give one column"),
@@ -360,6 +370,54 @@ def test_client_refuses_other_types_than_texts_by_their_place(texts: Any, messag
         hardmax.classify(texts)
     assert error.value.message == message
     assert server.requests == []
+
+
+def test_client_writes_numbers_of_numpy_and_refuses_what_json_lacks() -> None:
+    server = Server()
+    with client(server) as hardmax:
+        hardmax.classify("a film", explain=None, without=np.array([[0, 1]]))
+        with pytest.raises(InvalidInput, match="the request cannot be written as JSON: 'utf-8' codec"):
+            hardmax.classify("a", model="\udcff")
+    assert server.bodies == [{"input": "a film", "without": [[0, 1]]}]
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("inf"), float("nan"), None, "60"])
+def test_client_refuses_a_timeout_that_is_no_time(timeout_s: Any) -> None:
+    with pytest.raises(InvalidInput, match="timeout_s should be a number of seconds, at most a day"):
+        client(timeout_s=timeout_s)
+
+
+def test_client_sends_many_sequences_in_several_requests() -> None:
+    def label(request: httpx.Request) -> httpx.Response:
+        sequences = json.loads(request.content)["sequences"]
+        labels = [
+            {"index": i, "label": points[0][0], "margin": None, "leader": 0}
+            for i, points in enumerate(sequences)
+        ]
+        if [[-1.0]] in sequences:
+            param = f"sequences[{sequences.index([[-1.0]])}]"
+            return error_response(422, "invalid_input", f"{param} is odd", param=param)
+        return httpx.Response(200, json={"id": "r", "model": "m", "data": labels})
+
+    server = Server(then=label)
+    with client(server) as hardmax:
+        labels = hardmax.classify_sequences("m", [[[float(i)]] for i in range(1500)])
+        assert [entry.label for entry in labels] == [entry.index for entry in labels] == list(range(1500))
+        assert [len(body["sequences"]) for body in server.bodies] == [1024, 476]
+        assert len(hardmax.classify_sequences("m", [np.zeros((60_000, 1))] * 2)) == 2
+        with pytest.raises(InvalidInput, match=r"sequences\[1030\] is odd") as error:
+            hardmax.classify_sequences("m", [[[0.0]]] * 1030 + [[[-1.0]]])
+    assert error.value.index == 1030
+    assert len(server.requests) == 6
+
+
+def test_part_of_answers_is_answers() -> None:
+    series = pandas.Series(["a", "bb", "ccc"], index=[7, 8, 9])
+    with client() as hardmax:
+        part = hardmax.classify(series)[1:]
+    assert isinstance(part, Answers)
+    assert part.to_frame().index.tolist() == [8, 9]
+    assert part.model == "m"
 
 
 def test_client_keeps_the_other_answers_if_a_text_is_refused() -> None:
@@ -677,6 +735,8 @@ def test_shap_explanation_adds_up_to_the_logit() -> None:
         clusters, words = hardmax.classify("a").to_shap(), hardmax.classify("a", explain="full").to_shap()
         with pytest.raises(InvalidInput, match='classify with explain="leaders" or "full"'):
             hardmax.classify("a").to_shap()
+        with pytest.raises(InvalidInput, match="no label 'other'; there are negative, positive"):
+            hardmax.classify("a").to_shap("other")
     assert (words.data.tolist(), words.values.tolist()) == (["superb", "film"], [2.0, -0.5])
     assert words.feature_names == ["word 1", "word 2"]
     assert (clusters.data.tolist(), clusters.values.tolist()) == (["superb, film"], [1.5])

@@ -59,6 +59,12 @@ def test_progress_is_shown_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> Non
     assert cell.getvalue().startswith("\r1 of 2 texts")
 
 
+def test_progress_of_a_process_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with Progress(enabled=True) as progress:
+        progress("layer 3")
+
+
 def test_progress_can_be_switched_off() -> None:
     terminal, clock = Terminal(), [0.0]
     with Progress(terminal, enabled=False, clock=lambda: clock[0]) as progress:

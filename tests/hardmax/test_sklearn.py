@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import httpx
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import accuracy_score, log_loss
@@ -61,3 +62,24 @@ def test_classifier_refuses_labels_that_the_model_lacks(classifier: HardmaxClass
     with pytest.raises(InvalidInput, match="no label 'other'; it has brief, long"):
         classifier.fit(["a"], ["other"])
     assert classifier.fit(["a"], ["long"]) is classifier
+
+
+def test_classifier_refuses_what_is_no_list_of_texts(classifier: HardmaxClassifier) -> None:
+    for texts in ("Superb", pandas.DataFrame({"review": ["a"]})):
+        with pytest.raises(InvalidInput):
+            classifier.predict(texts)
+
+
+def test_classifier_has_the_labels_of_the_model_that_was_set_last() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        label = json.loads(request.content)["model"]
+        entry = {**ENTRY, "index": 0, "label": label, "score": 1.0, "probs": {label: 1.0}}
+        return httpx.Response(200, json={"id": "r", "model": label, "data": [entry]})
+
+    with Client("http://test", transport=httpx.MockTransport(answer)) as client:
+        classifier = HardmaxClassifier("joy", client=client)
+        assert classifier.classes_.tolist() == ["joy"]
+        classifier.set_params(model="anticipation")
+        assert classifier.classes_.tolist() == ["anticipation"]
+        assert classifier.predict(["a"]).tolist() == ["anticipation"]
+        assert classifier.predict_proba(["a"]).tolist() == [[1.0]]
