@@ -3,10 +3,10 @@
 import { Api } from "./shared/api.js";
 import { Cloud } from "./cloud/cloud.js";
 import { forgetColours } from "./shared/colour.js";
-import { announce, byId, copyText } from "./shared/element.js";
+import { announce, byId, copyText, stored } from "./shared/element.js";
 import { Model } from "./model/model.js";
 import { Review } from "./review/review.js";
-import { ROOMS, readLink, writeLink } from "./shared/state.js";
+import { ROOMS, flushLink, readLink, writeLink } from "./shared/state.js";
 
 const THEME = "hardmax-theme";
 
@@ -49,7 +49,10 @@ function enter() {
     else door.removeAttribute("aria-current");
   }
   document.title = `${document.querySelector(`[data-room="${room}"]`).textContent} \u00b7 hardmax`;
-  if (moved) scrollTo(0, 0);
+  if (moved) {
+    scrollTo(0, 0);
+    announce(document.title);
+  }
   if (!opened.has(room) || room === "model" || values.size) rooms[room].open(values);
   opened.add(room);
   writeState(room);
@@ -81,11 +84,12 @@ function switchTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
   const next = now === "dark" ? "light" : "dark";
-  localStorage.setItem(THEME, next);
   useTheme(next);
+  localStorage.setItem(THEME, next);
 }
 
 async function copyLink() {
+  flushLink();
   const done = await copyText(location.href);
   const missing = done && rooms[present].missing ? `, ${rooms[present].missing}` : "";
   byId("share").textContent = done ? `Copied${missing}` : "Not copied: the link stands in the address bar";
@@ -95,6 +99,10 @@ async function copyLink() {
 
 byId("theme").addEventListener("click", switchTheme);
 byId("share").addEventListener("click", copyLink);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the part of the address after # names the room
+  byId("rooms").focus();
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => useTheme(null));
 addEventListener("hashchange", enter);
 document.fonts.ready.then(() => {
@@ -102,5 +110,5 @@ document.fonts.ready.then(() => {
   rooms.review.repaint();
   rooms.cloud.repaint();
 });
-useTheme(localStorage.getItem(THEME));
+useTheme(stored(THEME));
 enter();

@@ -77,6 +77,11 @@ def test_views_are_reached_by_keyboard(open_page: OpenPage) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Points that follow the leader.")
     assert page.title() == "A cloud · hardmax"
+    expect(page.locator("#live")).to_have_text("A cloud · hardmax")
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#rooms")).to_be_focused()
+    assert page.title() == "A cloud · hardmax"
 
 
 def test_view_that_is_being_left_does_not_return(open_page: OpenPage) -> None:

@@ -6,7 +6,11 @@ import { readFile, readText } from "./numbers.js";
 /** `onRows(read)` hears of every new cloud; `read()` resolves to its rows, or fails with a sentence. */
 export function listenForPoints(onRows) {
   byId("points-use").addEventListener("click", () => onRows(async () => readText(byId("points").value)));
-  byId("points-file").addEventListener("change", ({ target }) => onRows(() => readFile(target.files[0])));
+  byId("points-file").addEventListener("change", ({ target }) => {
+    const [file] = target.files;
+    target.value = ""; // the same file may be opened again
+    if (file) onRows(() => readFile(file));
+  });
   byId("cloud-clear").addEventListener("click", () => onRows(async () => []));
   const stage = byId("cloud-stage");
   for (const [name, on] of [

@@ -4,7 +4,8 @@
     is passed over. Throws a sentence that names the line. */
 export function readText(text) {
   const rows = [];
-  const bracketed = [...text.matchAll(/[[(]([^[\]()]*)[\])]/g)].map(([, row]) => row);
+  const hasBrackets = /^\s*(array\s*)?[[(]/.test(text); // names in a first line may have some too
+  const bracketed = hasBrackets ? [...text.matchAll(/[[(]([^[\]()]*)[\])]/g)].map(([, row]) => row) : [];
   const lines = bracketed.length ? bracketed : text.split(/\r?\n/);
   lines.forEach((line, k) => {
     const cells = line
@@ -14,7 +15,7 @@ export function readText(text) {
     if (!cells.length || cells[0].startsWith("#")) return;
     const row = cells.map(Number);
     if (row.every(Number.isFinite)) rows.push({ row, line: k + 1 });
-    else if (rows.length || bracketed.length)
+    else if (k || bracketed.length || row.some(Number.isFinite))
       throw new Error(`line ${k + 1} is not a row of numbers: ${line.trim().slice(0, 40)}`);
   });
   if (!rows.length) throw new Error("there are no rows of numbers in it");
@@ -51,8 +52,10 @@ export function readNpy(buffer) {
     .filter((x) => x.trim())
     .map(Number);
   if (shape.length < 1 || shape.length > 2) throw new Error(`it has ${shape.length} axes, expected 2`);
+  const [n, d = 1] = shape;
   const numbers = Array.from(new KINDS[kind](buffer.slice(start + size)), Number);
-  return rowsOf(numbers, shape[0], shape[1] ?? 1, header.includes("'fortran_order': True"));
+  if (numbers.length !== n * d) throw new Error(`it has ${numbers.length} numbers, expected ${n} times ${d}`);
+  return rowsOf(numbers, n, d, header.includes("'fortran_order': True"));
 }
 
 function rowsOf(numbers, n, d, byColumn) {

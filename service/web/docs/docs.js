@@ -2,7 +2,7 @@
    Knows OpenAPI 3.1. */
 
 import { Api, KEY, NO_KEY, inWords, isKey } from "../shared/api.js";
-import { byId, el, showProblem } from "../shared/element.js";
+import { byId, el, showProblem, stored } from "../shared/element.js";
 import { curlOf, copyButton } from "../shared/curl.js";
 
 const METHODS = ["get", "post", "put", "delete", "patch"];
@@ -175,7 +175,7 @@ function tryNodes({ method, path, requestBody }, spec) {
 }
 
 async function ask(method, address, body, node) {
-  const key = sessionStorage.getItem(KEY);
+  const key = stored(KEY, "sessionStorage");
   const headers = {
     ...(body !== null && { "content-type": "application/json" }),
     ...(key && { authorization: `Bearer ${key}` }),
@@ -296,7 +296,7 @@ function showErrors(routes, spec) {
 
 function listenForKey() {
   const say = () =>
-    (byId("docs-key-state").textContent = sessionStorage.getItem(KEY) ? "A key is in use in this tab." : "");
+    (byId("docs-key-state").textContent = stored(KEY, "sessionStorage") ? "A key is in use in this tab." : "");
   byId("docs-key").addEventListener("submit", (event) => {
     event.preventDefault();
     const key = byId("docs-key-value").value.trim();
@@ -310,7 +310,7 @@ function listenForKey() {
   say();
 }
 
-const theme = localStorage.getItem("hardmax-theme");
+const theme = stored("hardmax-theme");
 if (theme) document.documentElement.dataset.theme = theme;
 listenForKey();
 open();

@@ -90,7 +90,8 @@ function versionsOf(card, cards) {
 }
 
 function cardNode(card, cards) {
-  const { figures = {}, data = {} } = card;
+  const figures = card.figures ?? {};
+  const data = card.data ?? {};
   const facts = [
     ["Dimension", card.dimension],
     ["Layers", card.layers],

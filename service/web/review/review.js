@@ -73,7 +73,7 @@ export class Review {
       byId("card-export"),
       "verdict",
       () => CARD,
-      (painter) => drawCard(painter, this.answer, this.words),
+      (painter) => this.answer && drawCard(painter, this.answer, this.words),
     );
   }
 

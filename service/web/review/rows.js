@@ -105,7 +105,7 @@ export class Rows {
       return (await this.api.post("/classify", body, signal)).data.map(rowOf);
     } catch (error) {
       if ([429, 503].includes(error.status)) {
-        await new Promise((then) => setTimeout(then, 1000 * (error.retryAfter ?? PAUSE_S)));
+        await pause(1000 * (error.retryAfter ?? PAUSE_S), signal);
         return signal.aborted ? [] : this.ask(texts, signal);
       }
       if (![400, 413, 422].includes(error.status)) throw error;
@@ -149,6 +149,13 @@ export class Rows {
 
 const isSaid = (text) => text.trim() !== "";
 
+/** Waits, but no longer than until the signal. */
+const pause = (milliseconds, signal) =>
+  new Promise((then) => {
+    setTimeout(then, milliseconds);
+    signal.addEventListener("abort", then, { once: true });
+  });
+
 const LEAST_ADDED = 0.05; // what a leader adds at least to be listed
 
 /** An answer as columns, as the command line writes them. Leaders have their contributions. */
@@ -156,8 +163,8 @@ function rowOf({ label, labels, score, abstain_reason: abstainReason, truncated,
   const amounts = (leaders ?? []).map(({ word, contribution: x }) => [word, typeof x === "object" ? x[label] : x]);
   const listed = amounts.filter(([, x]) => Math.abs(x) >= LEAST_ADDED);
   return {
-    label: labels?.join(", ") || label,
-    score,
+    label: labels ? labels.join(", ") : label,
+    score: labels?.length === 0 ? "" : score,
     abstain_reason: abstainReason,
     truncated,
     leaders: listed.map(([word, x]) => `${word} ${x < 0 ? "" : "+"}${x.toFixed(2)}`).join("; "),
@@ -168,7 +175,7 @@ function rowOf({ label, labels, score, abstain_reason: abstainReason, truncated,
 function countsOf(answers) {
   const counts = new Map();
   for (const { label, hardmax_error: error } of answers) {
-    const kind = error ? "not answered" : label;
+    const kind = error ? "not answered" : label || "none of the labels";
     counts.set(kind, (counts.get(kind) ?? 0) + 1);
   }
   const often = [...counts].sort((a, b) => b[1] - a[1]);
@@ -184,7 +191,7 @@ function rowNode(text, { label, score, abstain_reason: reason, leaders, hardmax_
     {},
     el("td", {}, text.length > 160 ? `${text.slice(0, 160)}\u2026` : text),
     el("td", {}, ...verdict),
-    el("td", { class: "number" }, error ? "" : percent(score)),
+    el("td", { class: "number" }, error || score === "" ? "" : percent(score)),
     el("td", {}, leaders ?? ""),
   );
 }

@@ -164,6 +164,7 @@ export class Sheet {
 
   /** Looks at one word, named by the ledger. */
   pointToken(token) {
+    if (!this.answer) return;
     const start = token === null ? null : this.answer.words[token].spans[0][0];
     this.point(start === null ? null : this.found.findIndex((segment) => segment.start === start));
   }

@@ -1,6 +1,8 @@
 /* The service as the page sees it: JSON in, JSON out, failures as sentences.
    Knows the wire and the API key; nothing of what the answers mean. */
 
+import { stored } from "./element.js";
+
 /** The card that a name means, as the service takes it: the one of that name, or else its newest version. */
 export function meant(cards, name) {
   const version = (card) => (card.name.startsWith(`${name}@`) ? Number(card.name.slice(name.length + 1)) : 0);
@@ -40,7 +42,7 @@ export class Api {
   }
 
   async call(path, request) {
-    const used = sessionStorage.getItem(KEY);
+    const used = stored(KEY, "sessionStorage");
     const response = await send(path, request, used);
     if (response.ok) return response.json();
     const error = await readError(response);
@@ -51,7 +53,7 @@ export class Api {
 
   /** True when there is a key worth another try. Calls that fail together share one question. */
   async obtainKey(used, reason) {
-    if (sessionStorage.getItem(KEY) !== used) return true;
+    if (stored(KEY, "sessionStorage") !== used) return true;
     this.asking ??= this.askUntilKey(reason).finally(() => (this.asking = null));
     const key = await this.asking;
     if (key) sessionStorage.setItem(KEY, key);

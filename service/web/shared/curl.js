@@ -1,12 +1,12 @@
 /* Requests as curl commands, and a button that copies code. */
 
 import { KEY } from "./api.js";
-import { announce, copyText, el } from "./element.js";
+import { announce, copyText, el, stored } from "./element.js";
 
 const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Whether this tab uses a key; commands name a variable in its place. */
-export const keyed = () => sessionStorage.getItem(KEY) !== null;
+export const keyed = () => stored(KEY, "sessionStorage") !== null;
 
 /** A request as a curl command; `body` is JSON text, or null. */
 export function curlOf(method, path, body, origin = location.origin) {
@@ -22,7 +22,8 @@ export function copyButton(name, text) {
   const title = name === "curl" ? "Copy curl" : "Copy";
   const copy = async ({ target }) => {
     const done = await copyText(text());
-    target.textContent = done ? title : "Not copied";
+    target.textContent = done ? "Copied" : "Not copied";
+    setTimeout(() => (target.textContent = title), 2000);
     announce(done ? `${name} copied` : "The browser lets this page copy nothing");
   };
   return el(

@@ -66,3 +66,12 @@ export function signed(x, digits = 2) {
 }
 
 export const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
+
+/** A value in localStorage or sessionStorage; null where the browser stores nothing for this page. */
+export function stored(name, storage = "localStorage") {
+  try {
+    return window[storage].getItem(name);
+  } catch {
+    return null;
+  }
+}

@@ -19,7 +19,7 @@ export class Player {
     this.slider = el("input", { ...range, oninput: () => this.seek(Number(this.slider.value), true) });
     this.slider.addEventListener("keydown", (event) => this.onKey(event));
     this.ticks = el("div", { class: "ticks", "aria-hidden": "true" });
-    this.label = el("output", { class: "when" });
+    this.label = el("span", { class: "when" }); // the slider says the same to screen readers
     this.name = name;
     host.append(this.button, el("div", { class: "rail" }, this.slider, this.ticks), this.label);
     this.show();

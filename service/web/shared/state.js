@@ -17,8 +17,20 @@ export function link(room, values) {
   return `#${room}${query && `?${query}`}`;
 }
 
+const WRITE_MS = 500; // browsers refuse to change the address a hundred times in half a minute
+let pending = null; // {room, hash, timer} of a link that is not yet in the address
+
 /** Keeps the address in step with the view, without a history entry for every keystroke. */
 export function writeLink(room, values) {
-  const next = link(room, values);
-  if (location.hash !== next) history.replaceState(null, "", next);
+  const timer = pending?.timer ?? setTimeout(flushLink, WRITE_MS);
+  pending = { room, hash: link(room, values), timer };
+}
+
+/** Writes what `writeLink` still holds, unless another room was entered meanwhile. */
+export function flushLink() {
+  if (!pending) return;
+  const { room, hash, timer } = pending;
+  clearTimeout(timer);
+  pending = null;
+  if (room === readLink().room && location.hash !== hash) history.replaceState(null, "", hash);
 }
