@@ -20,6 +20,7 @@ for _ in $(seq 240); do
     [ "$(state StartedAt)" != "$started" ] && [ "$(state Health.Status)" = healthy ] && break
     sleep 0.5
 done
+[ "$(state StartedAt)" != "$started" ]
 classify
 
 # It stops on request before it is killed.

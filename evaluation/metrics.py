@@ -61,7 +61,7 @@ def evaluate(
         "rows": len(predictions),
         "accuracy": n_correct / len(predictions),
         "interval": wilson_interval(n_correct, len(predictions)),
-        "balanced_accuracy": fmean(label["recall"] for label in by_label if label["rows"]),
+        "balanced_accuracy": fmean([label["recall"] for label in by_label if label["rows"]] or [0.0]),
         "majority_class": max(Counter(row.truth for row in predictions).values()) / len(predictions),
         "labels": by_label,
         "calibration": measure_calibration(predictions, multi_label),

@@ -24,7 +24,7 @@ from service.answers.texts import (
 )
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics, Progress
-from service.errors import BundleError, NotFound
+from service.errors import BundleError, InvalidInput, NotFound
 from service.loaders import domain_loaders
 from service.runtime.bundle import find_bundles, newest_version, read_bundle, version_of
 from service.runtime.card import HEAD
@@ -53,6 +53,8 @@ class Local(Api):
         on_progress: Callable[[str], None] = lambda message: None,
         **flags: Any,
     ) -> None:
+        if settings is not None and (flags or not isinstance(settings, Settings)):
+            raise InvalidInput("Local takes Settings, or settings by name: Local(models_dir=...)")
         self._settings = with_default_model(settings or load_settings(**flags))
         self._runtime = Runtime(self._settings.provider, self._settings.intra_op_threads)
         loaders = domain_loaders(self._runtime, self._settings)

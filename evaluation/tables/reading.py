@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sys
+import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
 MAX_SHEET_CELLS = 50_000_000
 SAMPLE_ROWS = 200  # rows that decide the type of a column
 END_OF_TABLE = "\0the end"  # appended as a last row, which it is not if a quote is open
+# A workbook is a zip of XML: each layer has errors of its own, and some parts may be missing.
+DAMAGED_WORKBOOK = (
+    BadZipFile, zlib.error, ParseError, EOFError, RuntimeError, KeyError, ValueError, IndexError,
+)  # fmt: skip
 csv.field_size_limit(2**31 - 1)
 
 Row = dict[str, Any]
@@ -196,7 +201,7 @@ def is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell  # Python reads 1_000
 
 
 def _jsonl(text: str, source: str) -> Table:
@@ -231,11 +236,12 @@ def _read_parquet(path: str) -> Table:
     pa, parquet = import_pyarrow()
     try:
         table = parquet.read_table(path)
+        rows = table.to_pylist()
     except FileNotFoundError:
         raise NotFound(f"{path} cannot be read: No such file or directory") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise MalformedInput(f"{path} is not a parquet file: {error}") from None
-    return Table(path, tuple(table.column_names), table.to_pylist(), table)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise MalformedInput(f"{path} is not a parquet file that can be read: {error}") from None
+    return Table(path, tuple(table.column_names), rows, table)
 
 
 def _read_xlsx(path: str) -> Table:
@@ -251,7 +257,7 @@ def _read_xlsx(path: str) -> Table:
             cells = _sheet_cells(sheet.iter_rows(values_only=True), path)
     except OSError as error:
         raise read_error(path, error) from None
-    except (BadZipFile, InvalidFileException, ParseError, KeyError, ValueError, IndexError) as error:
+    except (*DAMAGED_WORKBOOK, InvalidFileException) as error:
         raise MalformedInput(f"{path} is not an xlsx file: {error}. Save it as .xlsx or .csv") from None
     return _table_of_cells(cells, path)
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import re
 import tempfile
@@ -93,15 +94,24 @@ def _cell(value: Any) -> Any:
 
 def _write_jsonl(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
     for row in _joined_rows(table, answers):
-        line = json.dumps(row, ensure_ascii=False, default=str)
+        line = json.dumps(_json_value(row), ensure_ascii=False, default=str)
         # subtle: backslashreplace writes a lone surrogate as JSON does
         file.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def _write_json(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
-    rows = list(_joined_rows(table, answers))
+    rows = _json_value(list(_joined_rows(table, answers)))
     text = json.dumps(rows, ensure_ascii=False, indent=1, default=str)
     file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value without NaN and infinities, which JSON lacks: null in their place."""
+    if isinstance(value, dict):
+        return {name: _json_value(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return list(map(_json_value, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_xlsx(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:

@@ -79,10 +79,12 @@ def classify(arguments: argparse.Namespace) -> int:
     """Run `hardmax classify`; return its exit status."""
     if arguments.ray:
         return _classify_on_ray(arguments)
-    if arguments.texts == [STDIN]:
-        arguments.texts, arguments.file = [], STDIN
     if arguments.texts and arguments.file:
         raise InvalidInput("give texts or --file, not both", param="--file")
+    if arguments.texts == [STDIN]:
+        arguments.texts, arguments.file = [], STDIN
+    if arguments.texts and arguments.column:
+        raise InvalidInput("--column goes with --file", param="--column")
     if arguments.texts and not arguments.out:
         return _classify_texts(arguments)
     return _classify_rows(arguments)
@@ -135,7 +137,7 @@ def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
     if arguments.texts:
         return Table("TEXT", (TEXT,), [{TEXT: text} for text in arguments.texts]), TEXT
     no_texts = InvalidInput("nothing to classify: give texts, --file, or a pipe")
-    if not arguments.file and sys.stdin.isatty():
+    if sys.stdin is None or (not arguments.file and sys.stdin.isatty()):
         raise no_texts
     table = read_table(arguments.file or STDIN, column=arguments.column)
     if not table.rows:

@@ -108,11 +108,11 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
         parameters["temperature"] = arguments.softmax
     with Progress() as progress, open_api(arguments, progress) as hardmax:
         result = hardmax.dynamics(points, include=_select_parts(arguments), **parameters)
+    show(result.document, arguments.json, describe_dynamics)
     if arguments.plot:
         plot_dynamics(result, arguments.plot)
     if arguments.trajectory:
         write_trajectory(result, arguments.trajectory)
-    show(result.document, arguments.json, describe_dynamics)
     return 0
 
 

@@ -66,12 +66,12 @@ def evaluate(arguments: argparse.Namespace) -> int:
             f"{card.name} was trained on these rows: its accuracy on others is in the report of its training"
             for card in cards
             if card.name in {newest_version(name, [model.name for model in cards]) for name in models}
-            and card.document.get("data", {}).get("sha256") == rows.digest
+            and (card.document.get("data") or {}).get("sha256") == rows.digest
         ],
     }
+    show(report, arguments.json, describe_report)
     if arguments.html:
         write_page(arguments.html, render_report(report))
-    show(report, arguments.json, describe_report)
     return 0
 
 
@@ -114,6 +114,10 @@ def _evaluate_model(
             hint = "--label: another column, --model: another model, --keep-labels: stars, 0/1 and a|b as is"
             raise InvalidInput(f"{model} has no label {min(unknown)!r}; it has {labels}. Say {hint}")
         multi_label = multi_label or "labels" in answer.document
+        if len(true) != 1 and not multi_label:
+            raise InvalidInput(
+                f"{model} answers with one label; a row has {len(true)}: {', '.join(sorted(true))}"
+            )
         predicted = frozenset(answer.labels if multi_label else [answer.label])
         leaders = tuple(leader.word for leader in answer.leaders)
         prediction = Prediction(text, true, predicted, dict(answer.probs), answer.abstain_reason, leaders)

@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 from hardmax.formatting import describe_os_error
 from service import __version__
 from service.cli import classify, clouds, evaluate
-from service.cli.options import Commands, add_api_options, open_api, print_remark, show
+from service.cli.options import Commands, add_api_options, api_key_of, open_api, print_remark, show
 from service.cli.output import describe_models
 from service.errors import HardmaxError, InvalidInput, Unauthorized, needs
 from service.runtime.bundle import roll_back
@@ -39,9 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "run" not in arguments:
         parser.error(f"say which command: {', '.join(COMMAND_NAMES)}; hardmax --help describes them")
     try:
-        return int(arguments.run(arguments))
+        status = int(arguments.run(arguments))
+        if sys.stdout is not None:
+            sys.stdout.flush()  # at exit, a full disk would be a traceback
+        return status
     except Unauthorized:
-        problem = "does not accept this API key" if arguments.api_key else "needs an API key"
+        problem = "does not accept this API key" if api_key_of(arguments) else "needs an API key"
         print_remark(f"{arguments.server} {problem}: give one with --api-key KEY, or in {PREFIX}API_KEYS")
         return BAD_INPUT
     except HardmaxError as error:

@@ -21,7 +21,9 @@ Commands = Any  # what argparse's add_subparsers returns; it has no public name
 def add_api_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose between a server and this process."""
     parser.add_argument("--json", action="store_true", help="print the API's own answer")
-    parser.add_argument("--server", metavar="URL", help="ask this server instead of computing here")
+    parser.add_argument(
+        "--server", metavar="URL", help="send requests to this server instead of computing here"
+    )
     parser.add_argument(
         "--models-dir", metavar="FOLDER", help=f"the folder of your own models; default: {PREFIX}MODELS_DIR"
     )
@@ -43,8 +45,13 @@ def client_factory(arguments: argparse.Namespace) -> Callable[[], Api]:
     """Return a function that opens a client of the server."""
     from hardmax import Client
 
+    return partial(Client, arguments.server, api_key=api_key_of(arguments))
+
+
+def api_key_of(arguments: argparse.Namespace) -> str | None:
+    """Return the key for a server: that of the command line, or else the first one of the environment."""
     keys = os.environ.get(f"{PREFIX}API_KEYS", "").split(",")
-    return partial(Client, arguments.server, api_key=arguments.api_key or keys[0].strip() or None)
+    return arguments.api_key or keys[0].strip() or None
 
 
 def load_cli_settings(arguments: argparse.Namespace, **flags: Any) -> Settings:

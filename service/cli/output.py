@@ -74,7 +74,7 @@ def describe_dynamics(result: Document) -> Iterator[str]:
         "certified": f"certified at layer {result.get('certified_layer')}{margin}",
         "converged": f"converged after {result['layers']} layers, without a certificate",
         "max_layers": f"still moving after {result['layers']} layers",
-    }[result["status"]]
+    }.get(result["status"], result["status"])
     yield f"{result['n']} points in dimension {result['d']}, alpha {result['alpha']:g}: {end}"
     yield f"{pluralize(len(result['leaders']), 'leader')}, {pluralize(len(result['clusters']), 'cluster')}"
     rows = [("cluster", "kind", "size", "leaders", "limit")]
@@ -127,14 +127,15 @@ def describe_sequences(data: Sequence[Document], expected: Sequence[Any]) -> Ite
     rows = [("sequence", "label", "margin", "leader", "in the file")[: 5 if has_labels else 4]]
     n_correct = 0
     for answer, label in zip(data, expected, strict=True):
-        n_correct += answer["label"] == label
+        n_correct += label is not None and answer["label"] == label
         margin = "any" if answer.get("margin") is None else f"{answer['margin']:.3g}"
         leader = "several" if answer.get("leader") is None else str(answer["leader"])
         row = (str(answer["index"]), str(answer["label"]), margin, leader)
         rows.append((*row, "" if label in (None, answer["label"]) else str(label)) if has_labels else row)
     yield from align_columns(rows)
     if has_labels:
-        yield f"{n_correct} of {len(expected)} labels are those in the file"
+        n_labels = sum(label is not None for label in expected)
+        yield f"{n_correct} of {n_labels} labels are those in the file"
 
 
 def describe_models(cards: Sequence[Document]) -> Iterator[str]:

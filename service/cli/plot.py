@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,11 @@ def check_plot(path: str, d: int) -> None:
         raise InvalidInput(f"--plot draws points of two or three numbers; these have {d}", param="--plot")
     if find_spec("matplotlib") is None:
         raise NotFound(needs("--plot", "matplotlib", "plot"), param="--plot")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if Path(path).suffix[1:].lower() not in FigureCanvasBase.filetypes:
+        problem = f"{path}: --plot writes png, svg, pdf and other formats of matplotlib"
+        raise InvalidInput(problem, param="--plot")
 
 
 def plot_dynamics(result: DynamicsResult, path: str) -> None:
@@ -136,5 +142,5 @@ def _figure(clouds: int, d: int, *, plain: int = 0) -> Figure:
 def _save(figure: Figure, path: str) -> None:
     try:
         figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:  # ValueError: a format matplotlib does not write
-        raise InvalidInput(f"{path} cannot be written: {error}", param="--plot") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}", param="--plot") from None

@@ -42,12 +42,12 @@ def read_sequences(path: str) -> tuple[list[NDArray[np.float64]], list[Any]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        location = f"{path}, line {number}"
+        location = f"{source_name(path)}, line {number}"
         entry = parse_json(line, location)
         sequences.append(_cloud_from_json(entry, "sequence", location))
         labels.append(entry.get("label") if isinstance(entry, dict) else None)
     if not sequences:
-        raise InvalidInput(f"{path} holds no sequences", param="FILE")
+        raise InvalidInput(f"{source_name(path)} holds no sequences", param="FILE")
     return sequences, labels
 
 
@@ -65,7 +65,10 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
         raise MalformedInput(f"{path} is not an npy file but an npz file: save one array", param="FILE")
     if array.dtype.kind not in "fiu":
         raise InvalidInput(f"{path} holds {array.dtype}, not numbers", param="FILE")
-    return np.asarray(array, dtype=np.float64)
+    points = np.asarray(array, dtype=np.float64)
+    if array.dtype != points.dtype and not (points.astype(array.dtype) == array).all():
+        raise InvalidInput(f"{path} has numbers with more digits than double precision holds", param="FILE")
+    return points
 
 
 def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
@@ -81,7 +84,7 @@ def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
     """Return the rows without a heading: a first row without numbers."""
     points: list[list[float]] = []
     for number, row in enumerate(csv.reader(text.splitlines(), delimiter=detect_delimiter(text)), 1):
-        numbers = [float(cell) for cell in row if is_number(cell)]
+        numbers = [_number(cell) for cell in row if is_number(cell)]
         if number == 1 and row and not numbers:
             if row[0] == "" and len(row) > 1:
                 problem = "the first column has no name, as an index has none: leave it out (index=False)"
@@ -91,6 +94,15 @@ def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
         elif row:
             points.append(numbers)
     return _cloud(points, source)
+
+
+def _number(cell: str) -> float:
+    """Return the number in a cell; a large integer as it is, so that it is refused rather than rounded."""
+    number = float(cell)
+    is_large_integer = (
+        number.is_integer() and abs(number) >= 2.0**53 and cell.strip().lstrip("+-").isdecimal()
+    )
+    return int(cell) if is_large_integer else number
 
 
 def _cloud(points: list[Any], source: str) -> NDArray[np.float64]:

@@ -214,6 +214,37 @@ def test_workbook_with_a_cell_at_the_end_of_its_sheet_is_refused(tmp_path: Path,
         read_table(str(tmp_path / "a.xlsx"))
 
 
+@pytest.mark.parametrize("damage", ["data", "encryption"])
+def test_damaged_workbook_is_named(tmp_path: Path, damage: str) -> None:
+    file, name = tmp_path / "a.xlsx", b"xl/worksheets/sheet1.xml"
+    save_workbook(file, {"A1": "review"})
+    content = bytearray(file.read_bytes())
+    if damage == "data":  # it follows the name
+        content[content.index(name) + len(name) + 3] ^= 0xFF
+    else:  # a flag in the directory at the end
+        content[content.rindex(name) - 38] |= 1
+    file.write_bytes(content)
+    with pytest.raises(HardmaxError, match=r"a\.xlsx is not an xlsx file"):
+        read_table(str(file))
+
+
+def test_parquet_whose_values_python_lacks_is_named(tmp_path: Path) -> None:
+    text = pa.array([b"\xff"]).view(pa.string())
+    day = pa.array([2**40], pa.int64()).view(pa.timestamp("s"))
+    for column in (text, day):
+        parquet.write_table(pa.table({"review": column}), tmp_path / "a.parquet")
+        with pytest.raises(HardmaxError, match="is not a parquet file that can be read"):
+            read_table(str(tmp_path / "a.parquet"))
+
+
+def test_json_has_null_where_there_is_no_number(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"text": ["good"], "x": [[float("nan"), 1.0]]}), tmp_path / "a.parquet")
+    for name in ("a.json", "a.jsonl"):
+        write_rows(str(tmp_path / name), read_table(str(tmp_path / "a.parquet")), ANSWERS[:1])
+        assert "NaN" not in (tmp_path / name).read_text()
+        assert read_table(str(tmp_path / name)).values("x") == [[None, 1.0]]
+
+
 def test_rows_are_written_as_a_workbook_and_as_json(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, "in.csv", 'n,review\n007,"=1+1\nfilm"\n8,bell\a\n'))
     for name in ("out.xlsx", "out.json"):

@@ -37,6 +37,12 @@ def test_local_without_the_model_says_where_custom_models_are(tmp_path: Path) ->
     assert "encoder" not in exc_info.value.message
 
 
+def test_local_refuses_settings_that_it_would_ignore() -> None:
+    for arguments, options in (((Settings(),), {"models_dir": "models"}), (("models",), {})):
+        with pytest.raises(InvalidInput, match="Local takes Settings, or settings by name"):
+            Local(*arguments, **options)  # type: ignore[arg-type]
+
+
 def test_local_ignores_broken_bundles(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@2"):
         write_head(tmp_path, name=name)

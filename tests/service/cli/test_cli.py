@@ -19,7 +19,13 @@ from hardmax import Answer, Client, Unauthorized
 from hardmax.formatting import CLUSTER_COLORS
 from service.cli.classify import actors_of
 from service.cli.main import build_parser, main
-from service.cli.output import describe_answer, describe_control, describe_models
+from service.cli.output import (
+    describe_answer,
+    describe_control,
+    describe_dynamics,
+    describe_models,
+    describe_sequences,
+)
 
 Run = Callable[..., str]
 TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"
@@ -170,6 +176,13 @@ def test_cli_names_the_flag_of_a_key_that_the_server_needs(
     message = "hardmax: http://test needs an API key: give one with --api-key KEY, or in HARDMAX_API_KEYS\n"
     assert hardmax(*command, code=2) == message
     assert "does not accept this API key: give" in hardmax(*command, "--api-key", "k", code=2)
+    monkeypatch.setenv("HARDMAX_API_KEYS", "k")
+    assert "does not accept this API key: give" in hardmax(*command, code=2)
+
+
+def test_cli_shows_a_status_of_a_later_version() -> None:
+    result = {"n": 1, "d": 2, "alpha": 1.0, "status": "periodic", "leaders": [], "clusters": []}
+    assert next(describe_dynamics({**result, "layers": 3})) == "1 points in dimension 2, alpha 1: periodic"
 
 
 def test_cli_every_command_and_flag_has_a_help_text() -> None:
@@ -210,6 +223,9 @@ def test_cli_sequences_labels_a_file_and_compares_labels_in_it(tmp_path: Path, h
     assert shown[0] == ["sequence", "label", "margin", "leader", "in", "the", "file"]
     assert [line[:2] + line[4:] for line in shown[1:3]] == [["0", "calm"], ["1", "calm", "sea"]]
     assert shown[3] == ["1", "of", "2", "labels", "are", "those", "in", "the", "file"]
+    data = [{"index": 0, "label": "calm"}, {"index": 1, "label": None}]
+    (*_, last) = describe_sequences(data, ["calm", None])
+    assert last == "1 of 1 labels are those in the file"
     answer = json.loads(hardmax("sequences", file, "--model", "scenes", "--json"))
     assert answer.keys() == {"id", "model", "data"}
     assert [(entry["index"], entry["label"]) for entry in answer["data"]] == [(0, "calm"), (1, "calm")]
@@ -317,6 +333,10 @@ def test_cli_without_onnxruntime_says_what_is_missing(monkeypatch: pytest.Monkey
     [
         ("classify", "hardmax: nothing to classify: give texts, --file, or a pipe\n"),
         ("classify good ''", "hardmax: input[1]: the text is empty"),
+        ("classify - --file a.csv", "hardmax: give texts or --file, not both"),
+        ("classify good --column review", "hardmax: --column goes with --file"),
+        ("dynamics examples/cloud.csv --plot a.foo", "hardmax: a.foo: --plot writes png, svg, "),
+        ("dynamics examples/cloud.csv --plot a", "hardmax: a: --plot writes png, svg, "),
         ("classify good --out a.xls", "hardmax: a.xls: --out writes .csv, .tsv, "),
         (
             "classify good --out a.csv --flip",

@@ -34,7 +34,7 @@ def shell(command: str, folder: Path, heads: Path) -> subprocess.CompletedProces
     program = f"{sys.executable} -m service.cli.main"
     return subprocess.run(
         ["bash", "-uo", "pipefail", "-c", command.replace("hardmax ", f"{program} ")],
-        cwd=folder, env=environ_of(heads) | {"PYTHONPATH": os.getcwd()},
+        cwd=folder, env=environ_of(heads) | {"PYTHONPATH": os.getcwd(), "PYTHONUNBUFFERED": ""},
         capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -102,5 +102,12 @@ def test_shell_output_escapes_letters_that_its_encoding_lacks(folder: Path, head
 
 def test_shell_reader_that_closes_the_pipe_ends_the_command_quietly(folder: Path, heads: Path) -> None:
     (folder / "many.txt").write_text("good film\n" * 3000)
-    process = shell("hardmax classify --file many.txt | head -1", folder, heads)
-    assert (process.returncode, process.stderr) == (0, "")
+    for command in ("hardmax classify --file many.txt | head -1", "hardmax classify good --json | true"):
+        process = shell(command, folder, heads)
+        assert (process.returncode, process.stderr) == (0, "")
+
+
+def test_shell_without_standard_input_or_error_is_one_line_or_none(folder: Path, heads: Path) -> None:
+    process = shell("hardmax classify <&-", folder, heads)
+    assert process.stderr == "hardmax: nothing to classify: give texts, --file, or a pipe\n"
+    assert shell("echo good | hardmax classify - 2>&-", folder, heads).returncode == 0
