@@ -72,11 +72,16 @@ def is_certified(Z: Array, C: Array, A: Array | None = None, w: Array | None = N
     return bool(resting_tokens(Z, C, w)[C.any(axis=0)].all() and (mean_sets | ~C[tied]).all())
 
 
-def margin(Z: Array, C: Array, A: Array | None = None) -> float:
-    """Return the smallest gap from a best score to the next one, relative to |z_i|_A max_l |z_l|_A."""
-    S = scores(Z, Z, A)
+def margin(Z: Array, C: Array, A: Array | None = None, tau: float = 0) -> float:
+    """Return the smallest gap from a best score to the next one, relative to |z_i|_A max_l |z_l|_A.
+
+    It is over all tokens and over the means c_i of ties, whose argmax sets are found with `tau`.
+    """
+    c = means(C, Z)[C.sum(axis=1) > 1]
+    Q, C = np.concatenate([Z, c]), np.concatenate([C, argmax_sets(Z, A, tau, queries=c)])
+    S = scores(Q, Z, A)
     gap = S.max(axis=1) - np.where(C, -np.inf, S).max(axis=1)
-    return float((gap / (norms(Z, A) * norms(Z, A).max())).min())
+    return float((gap / (norms(Q, A) * norms(Z, A).max())).min())
 
 
 @dataclass(frozen=True)

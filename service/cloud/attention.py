@@ -27,7 +27,6 @@ class Attention:
     def __init__(self, session: Session, tokens: Tokens, tie_tolerance: float) -> None:
         self.session = session
         self.tokens = tokens
-        self.mean_sets: dict[bytes, Ints] = {}  # of means with an argmax set larger than their own set
         self._frame = tokens.frame
         self._tie_tolerance = tie_tolerance
         self._history = History(tokens.cloud, tokens.alpha, tokens.settled_set)
@@ -142,16 +141,28 @@ class Attention:
             return stable
         fixed = ties.take(stable)
         distinct, group = fixed.sets.unique()  # many tokens may have the same set
-
-        def decide(i: int, candidates: Ints) -> Ints:
-            return self._history.rational.best_keys_of_mean(fixed.sets[distinct[i]], candidates)
-
-        means = self._frame.queries(fixed.mean[distinct], fixed.error_bound[distinct])
-        of_means = self._find(means, keys, None, decide)
+        of_means = self._find_sets_of_means(fixed, distinct, keys)
         mean_ties = self._tie_for_means(fixed.sets.take(distinct), of_means)
         gaps = sets.gap[sets.size > 1][stable], of_means.gap[group]
         stable[stable] = mean_ties[group] & self._stays_tied(fixed, gaps)
         return stable
+
+    def sets_of_means(self) -> Ragged:
+        """Return the argmax set, at this layer, of the mean of every tie."""
+        ties = self.tokens.ties
+        if not len(ties.row):
+            return ties.sets
+        distinct, group = ties.sets.unique()
+        return self._find_sets_of_means(ties, distinct, self.tokens.keys()).ragged().take(group)
+
+    def _find_sets_of_means(self, ties: Ties, distinct: Ints, keys: Vectors) -> Sets:
+        """Find the argmax sets of the means of these ties."""
+
+        def decide(i: int, candidates: Ints) -> Ints:
+            return self._history.rational.best_keys_of_mean(ties.sets[distinct[i]], candidates)
+
+        means = self._frame.queries(ties.mean[distinct], ties.error_bound[distinct])
+        return self._find(means, keys, None, decide)
 
     def _tie_for_means(self, sets: Ragged, of_means: Sets) -> Bools:
         """Return whether all members of a set tie for its mean; with a tie tolerance, and no others."""
@@ -161,8 +172,6 @@ class Attention:
         for i in np.flatnonzero(tie).tolist():
             larger = of_means.size[i] > sets.lengths[i]
             tie[i] = np.isin(sets[i], tied_sets[index[i]]).all() and not (larger and self._tie_tolerance)
-            if tie[i] and larger:
-                self.mean_sets[sets[i].tobytes()] = tied_sets[index[i]]
         return tie
 
     def _stays_tied(self, ties: Ties, gaps: tuple[Floats, Floats]) -> Bools:

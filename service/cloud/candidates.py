@@ -19,7 +19,7 @@ import numpy.typing as npt
 from service.cloud.cones import PAIRS_PER_BATCH, CandidateBatch, ConeSearch, pair_up
 from service.cloud.coordinates import Vectors, largest_entries, lengths_of
 from service.cloud.decision import Pairs
-from service.cloud.points import Floats, Ints
+from service.cloud.points import UNIT, Floats, Ints
 from service.runtime.session import Session
 
 MAX_PAIRS_ALL_SCORED = 2**21  # up to this number of pairs (query, key), all are scored
@@ -180,6 +180,7 @@ def search_windows(
     lengths = lengths_of(x)
     scale = lengths / lengths_of(queries.x[rows])  # undoes the scaling of queries
     max_square = (longest - lengths) * (longest + lengths) + 2 * scale * slack[rows]
+    max_square += 4 * (keys.x.shape[1] + 2) * UNIT * longest**2  # the rounding of the lengths
     width = np.sqrt(max_square) * (1 + 1e-9) + 1e-15 * longest
     order = np.argsort(keys.x[:, 0])
     sorted_keys = keys.x[order, 0]

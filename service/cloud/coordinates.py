@@ -19,7 +19,7 @@ MIN_LENGTH = 2.0**-500  # of a shorter vector, squares of entries may underflow
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors x [n,d] with bounds [n]: size >= |x|, and error >= the distance to the exact vector."""
+    """Vectors x [n,d] with bounds [n] of their size and error, which bound the errors of scores as above."""
 
     x: Floats
     size: Floats
@@ -81,6 +81,14 @@ class Frame:
     def lengths(self, vectors: Floats) -> Floats:
         """Return the A-norms of vectors."""
         return lengths_of(self.image(vectors))
+
+    def length_bounds(self, lengths: Floats, sizes: Floats | float) -> Floats:
+        """Return upper bounds on the exact A-norms of vectors of these computed lengths and of these sizes.
+
+        L L' differs from A by (d + 1) UNIT |L| |L|', which may lengthen a vector by the root of that.
+        """
+        bounds: Floats = np.sqrt(lengths**2 + 2 * self.rounding * np.square(sizes))
+        return bounds
 
     def image(self, vectors: Floats) -> Floats:
         """Return vectors in these coordinates."""

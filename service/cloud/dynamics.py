@@ -256,12 +256,12 @@ class _Run:
     def _margin(self) -> float | None:
         if not self._tokens.certified:
             return None
-        return smallest_margin(self._attention.session, self._tokens, self._attention.mean_sets)
+        return smallest_margin(self._attention.session, self._tokens, self._attention.sets_of_means())
 
     def _temperature(self) -> Temperature | None:
         if not self._gaps or not self._tokens.certified or self._parameters.tie_tolerance:
             return None
-        return find_temperature(self._gaps, self._parameters.alpha, self._cloud, self._tokens.longest)
+        return find_temperature(self._gaps, self._tokens)
 
     def _softmax(self, hardmax: Trajectory) -> SoftmaxRun:
         parameters = self._parameters

@@ -3,7 +3,7 @@ largest temperature at which softmax attention provably stays near hardmax (docs
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -12,7 +12,7 @@ import numpy as np
 from service.cloud.candidates import find_candidates
 from service.cloud.coordinates import Vectors, lengths_of, slack_of
 from service.cloud.decision import scores
-from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
+from service.cloud.points import UNIT, Bools, Floats, Ints
 from service.cloud.sets import Ragged, concatenated_ranges, members_of, range_starts
 from service.cloud.tokens import Tokens
 from service.runtime.session import Session
@@ -21,8 +21,10 @@ MAX_SAMPLE, MIN_SAMPLE = 64, 8  # queries that give a first bound
 SAMPLE_SCORES = 2**23  # that are computed for this bound
 MAX_SOFTMAX_DISTANCE = 0.01  # between the two runs, relative to the longest token
 ROUNDING_FACTOR = 1 - 1e-9  # for the rounding of the bound itself
+LAYER_ROUNDING = 1e-12  # of the logarithm of the bound, for each layer
 N_BISECTIONS = 100
-MAX_GAP_RATIO = 2000  # of the gap to the lowest temperature, where other weights underflow
+MAX_GAP_RATIO = 2000  # of the gap to the lowest temperature that is tried
+MAX_LOG = 700.0  # whose exponential is finite
 
 
 @dataclass(frozen=True)
@@ -91,25 +93,21 @@ class Gaps:
         return inside
 
 
-def smallest_margin(session: Session, tokens: Tokens, mean_sets: Mapping[bytes, Ints]) -> float | None:
+def smallest_margin(session: Session, tokens: Tokens, of_means: Ragged) -> float | None:
     """Return a lower bound on the smallest gap between a best score and the best outside its set.
 
-    It is relative to |z_i| max |z|, over all tokens and all means of ties; None: nothing is outside.
-    `mean_sets` has the argmax sets of means that are larger than the set of the mean.
+    It is relative to |z_i| max |z|, over all tokens and all means of ties, whose argmax sets are `of_means`;
+    None: nothing is outside.
     """
     frame, ties = tokens.frame, tokens.ties
     n, means = len(tokens.first), np.arange(len(ties.row))
-    of_means = ties.sets
-    if mean_sets:
-        of_means = Ragged.of([mean_sets.get(members.tobytes(), members) for members in of_means])
     members = Ragged(
         np.concatenate([ties.member, of_means.flat]), np.concatenate([ties.size, of_means.lengths])
     )
     x = np.concatenate([tokens.now.x, ties.mean])
     queries = frame.queries(x, np.concatenate([tokens.now.error_bound, ties.error_bound]))
-    longest = tokens.longest + frame.rounding * float(frame.sizes(tokens.cloud.points).max())
-    lengths = (lengths_of(queries.x) + frame.rounding * queries.size) * longest
-    first = np.concatenate([tokens.first, np.zeros_like(means)])
+    lengths = frame.length_bounds(lengths_of(queries.x), queries.size) * tokens.longest_bound
+    first = np.concatenate([tokens.first, of_means.flat[range_starts(of_means.lengths)]])
     row = np.concatenate([ties.row, n + means])
     smallest = Gaps(session, queries, tokens.keys(), lengths, first, row, members).smallest()
     return None if math.isinf(smallest) else max(smallest, 0.0)
@@ -125,7 +123,7 @@ class LayerGap(NamedTuple):
     def of(cls, session: Session, tokens: Tokens) -> Self:
         """Return a lower bound on the gap of the present layer."""
         queries = tokens.frame.queries(*tokens.now)
-        lengths = tokens.frame.scales(tokens.now.x) * tokens.longest**2
+        lengths = tokens.frame.scales(tokens.now.x) * tokens.longest_bound**2
         ties = tokens.ties
         gaps = Gaps(session, queries, tokens.keys(), lengths, tokens.first, ties.row, ties.sets)
         return cls(gaps.smallest(), len(ties.row) > 0)
@@ -141,16 +139,15 @@ class Temperature:
     float64: bool  # whether the same is proved for softmax in double precision at `t`
 
 
-def find_temperature(
-    gaps: Sequence[LayerGap], alpha: float, cloud: Cloud, longest: float
-) -> Temperature | None:
+def find_temperature(gaps: Sequence[LayerGap], tokens: Tokens) -> Temperature | None:
     """Return the temperature below which softmax stays near, by the gaps of these layers, in given units.
 
     None: no temperature is proved, or no double holds it.
     """
+    cloud, alpha = tokens.cloud, tokens.alpha
     n, d = len(cloud.inverse), cloud.points.shape[1]
     relative = largest_temperature(gaps, alpha, n)
-    unit = longest * 2.0 ** (cloud.form_exponent / 2)
+    unit = tokens.longest_bound * 2.0 ** (cloud.form_exponent / 2)
     with np.errstate(over="ignore", under="ignore"):
         distance = float(np.ldexp(MAX_SOFTMAX_DISTANCE * unit, cloud.exponent))
         t = float(np.ldexp((relative or 0.0) * unit * unit, 2 * cloud.exponent))
@@ -160,8 +157,9 @@ def find_temperature(
         return Temperature(None, distance, len(gaps), float64=not any(gap.tied for gap in gaps))
     if not np.finfo(np.float64).tiny <= t < math.inf:
         return None
-    rounding = (n + d + 8) * UNIT
-    float64 = max_drift(relative, gaps, alpha, n, rounding) <= MAX_SOFTMAX_DISTANCE * ROUNDING_FACTOR
+    condition = tokens.largest_size / tokens.longest  # about 1 without a form
+    rounding = (n + d + 8) * UNIT * max(1.0, condition**2)
+    float64 = max_drift(relative, gaps, alpha, n, rounding) <= _max_distance(gaps)
     return Temperature(t, distance, len(gaps), float64=float64)
 
 
@@ -172,7 +170,7 @@ def largest_temperature(gaps: Sequence[LayerGap], alpha: float, n: int) -> float
     """
 
     def is_near(T: float) -> bool:
-        return max_drift(T, gaps, alpha, n) <= MAX_SOFTMAX_DISTANCE * ROUNDING_FACTOR
+        return max_drift(T, gaps, alpha, n) <= _max_distance(gaps)
 
     smallest = min(gap.smallest for gap in gaps)
     if math.isinf(smallest) or not smallest > 0:
@@ -186,16 +184,31 @@ def largest_temperature(gaps: Sequence[LayerGap], alpha: float, n: int) -> float
     return low * ROUNDING_FACTOR if is_near(low) else None
 
 
+def _max_distance(gaps: Sequence[LayerGap]) -> float:
+    """Return the largest bound that proves the distance, whatever the rounding of the bound."""
+    return MAX_SOFTMAX_DISTANCE * (ROUNDING_FACTOR - LAYER_ROUNDING * len(gaps))
+
+
 def max_drift(T: float, gaps: Sequence[LayerGap], alpha: float, n: int, rounding: float = 0.0) -> float:
     """Return a bound on the distance between both runs after these layers, relative to the longest token.
 
-    `rounding` bounds how far rounding moves a token at each layer, its effect on scores included.
+    `rounding` bounds how far rounding moves a token at each layer, its effect on scores included. The
+    recursion is one of logarithms: exp(-gap / T) may be below the smallest double, and ties amplify it.
     """
-    distance, gamma = 0.0, alpha / (1 + alpha)
+    log_distance, log_gamma = -math.inf, math.log(alpha) - math.log1p(alpha)
+    log_rounding, log_others = (math.log(x) if x > 0 else -math.inf for x in (rounding, n - 1))
     for gap in gaps:
-        error = distance + rounding
-        proved_gap = gap.smallest - 4 * error
+        log_error = _log_of_sum(log_distance, log_rounding)
+        proved_gap = gap.smallest - 4 * math.exp(min(log_error, MAX_LOG))
         if proved_gap <= 0:
             return math.inf
-        distance = error + 2 * gamma * ((n - 1) * math.exp(-proved_gap / T) + gap.tied * 4 * error / T)
-    return distance
+        outside = log_others - proved_gap / T
+        inside = math.log(4 / T) + log_error if gap.tied else -math.inf
+        log_distance = _log_of_sum(log_error, math.log(2) + log_gamma + _log_of_sum(outside, inside))
+    return math.exp(min(log_distance, MAX_LOG))
+
+
+def _log_of_sum(a: float, b: float) -> float:
+    """Return log(exp(a) + exp(b))."""
+    low, high = min(a, b), max(a, b)
+    return high if low == -math.inf else high + math.log1p(math.exp(low - high))

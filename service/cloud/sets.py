@@ -67,6 +67,12 @@ class Sets:
     proved: Bools  # [q] whether the set is proved
     gap: Floats  # [q] with a tie tolerance: from a unit query's best score to the best outside, or inf
 
+    def ragged(self) -> Ragged:
+        """Return all sets, those of a single member too."""
+        flat = np.repeat(self.first, self.size)
+        flat[np.repeat(self.size > 1, self.size)] = self.member
+        return Ragged(flat, self.size)
+
 
 @dataclass(frozen=True)
 class Ties:

@@ -52,6 +52,16 @@ class Tokens:
         """Whether it is proved that no argmax set will change again."""
         return bool((self.settled >= 0).all())
 
+    @property
+    def longest_bound(self) -> float:
+        """An upper bound on the exact length of the longest token."""
+        return float(self.frame.length_bounds(np.array([self.longest]), self.largest_size)[0])
+
+    @property
+    def largest_size(self) -> float:
+        """The largest size of a token, as `Frame.sizes` has it."""
+        return float(self.frame.sizes(self.cloud.points).max())
+
     # --- argmax sets
 
     def sets(self) -> Ragged:

@@ -268,20 +268,30 @@ TURN = np.linspace(0.2, 0.3, 3000)
 FAN = [[1.0, 0.0], *0.1 * np.stack([np.cos(TURN), np.sin(TURN)], axis=1)]
 
 
+TIE = [(1, 0, 2), (-1, 0, 2), (0, 0.5, 0.5)]  # two leaders, and a token that moves to their mean
+BEHIND = (0, -5, 1.999)  # is second for the mean
+LINE = [(0, -5 * t, 2 * t) for t in np.linspace(0.01, 0.5, 303)]
+# The fourth point ties for the mean at layer 0, and has moved at the certified layer.
+MOVING = [*TIE[:2], (0, 0.25, 0.5), (0, -1, 2), (0, -5, 2 - 2**-10), (0, 1, 1)]
+
+
 @pytest.mark.parametrize(
     ("points", "minimum"),
     [
         (np.random.default_rng(4).standard_normal((300, 3)), 0),
         (np.array(FAN), 0.01),
         *((np.random.default_rng(seed).standard_normal((2500, 3)), 0) for seed in range(3)),
+        (np.array([BEHIND, *TIE, *LINE]), 0),
+        (np.array([*TIE, BEHIND, *LINE]), 0),
+        (np.array(MOVING), 0),
     ],
-    ids=["all pairs", "fan", *"abc"],
+    ids=["all pairs", "fan", *"abc", "second of a mean first", "second of a mean", "moved away from a mean"],
 )
 def test_dynamics_margin_is_the_smallest_relative_gap(points: Floats, minimum: float) -> None:
     A = random_form(np.random.default_rng(4), points.shape[1]) if len(points) == 300 else None
     result = run(points, A=A)
     C = reference.argmax_sets(result.points, A, 1e-12)
-    assert result.margin == pytest.approx(reference.margin(result.points, C, A), rel=1e-9)
+    assert result.margin == pytest.approx(reference.margin(result.points, C, A, 1e-12), rel=1e-9)
     assert result.margin > minimum
 
 

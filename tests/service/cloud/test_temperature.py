@@ -1,5 +1,7 @@
 """The certificate by temperature, against runs of softmax attention."""
 
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 from clouds import EMERGING, SQUARE, TRIANGLE, UNCERTIFIED, Floats, random_form, run
@@ -79,6 +81,37 @@ def test_largest_temperature_is_at_the_bound_and_lower_ones_are_within() -> None
     lower = [max_drift(T * share, gaps, 1.0, 100) for share in np.linspace(0.05, 1, 50)]
     assert lower == sorted(lower)
     assert largest_temperature([LayerGap(0.0, False)], 1.0, 100) is None
+
+
+def test_largest_temperature_holds_where_ties_amplify_less_than_a_double_holds() -> None:
+    """exp(-gap / T) was once 0 below exp(-745), and ties then amplified nothing."""
+    gaps = [LayerGap(2.5e-7, True)] * 88
+    alpha = Decimal("0.004")  # nearly the double
+    gamma = alpha / (1 + alpha)
+    T = largest_temperature(gaps, 0.004, 12)
+    assert T is not None
+    with localcontext() as context:
+        context.prec, context.Emin = 50, -(10**9)
+        distance = Decimal(0)
+        for gap in map(Decimal, (gap.smallest for gap in gaps)):
+            outside = 11 * (-(gap - 4 * distance) / Decimal(T)).exp()
+            distance += 2 * gamma * (outside + 4 * distance / Decimal(T))
+    assert float(distance) == pytest.approx(max_drift(T, gaps, 0.004, 12), rel=1e-9)
+    assert distance <= MAX_SOFTMAX_DISTANCE
+
+
+def test_float64_is_not_certified_for_a_form_that_rounding_distorts() -> None:
+    """Softmax in double precision is here twice as far away as `distance`."""
+    q, N, phi = 0.8544921875, 55376357, 0.06437601004760067
+    A = np.eye(4)
+    A[:2, :2] = [[1, q], [q, q * q + 2.0**-42]]
+    plane = np.zeros((5, 4))
+    for row, (a, b) in zip(plane, [(3, 4), (-4, 3), (-0.25, 1.75)], strict=False):
+        row[1] = b * N * 2.0**21
+        row[0] = a * N - q * row[1]
+    plane[3:, 2:] = 5 * N * np.array([(1, 0), (np.cos(phi), np.sin(phi))])
+    certificate = run(plane, alpha=10.0, A=A, include=frozenset({"temperature"})).temperature
+    assert certificate is not None and not certificate.float64
 
 
 @pytest.mark.parametrize(
