@@ -127,7 +127,9 @@ def compute_measures(examples: Examples, points: Sequence[Floats]) -> Measures:
     """
     tokens, inverse = np.unique(np.concatenate(points) + 0.0, axis=0, return_inverse=True)
     ends = np.cumsum([len(rows) for rows in points])
-    outputs = [output.tobytes() for output in examples.outputs]
+    outputs = [
+        np.unique(output, axis=0).tobytes() for output in examples.outputs
+    ]  # a set, whatever the order
     first_index: dict[bytes, int] = {}
     distinct = []
     for j, ids in enumerate(np.split(inverse.reshape(-1), ends[:-1])):

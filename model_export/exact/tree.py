@@ -17,6 +17,7 @@ from model_export.exact.data import Floats, ImpossibleData, Ints, Measures
 Bools = NDArray[np.bool_]
 CELL_GAP = 0.5  # between the cells of two classes, which are 1 wide
 MAX_SPREAD = 64.0  # a frequency split moves codes by at most this, unless offsets must be disjoint
+SPREADS = (32, 1_024, 32_768)  # that are tried for a frequency split: more if fewer do not do
 SMALL_SIDE_DIVISOR = 8  # one scan may split off several sides of at most 1/8 of their class
 GAIN_SHARE = 0.8  # of the largest information gain; among tokens with more, isolation decides
 
@@ -235,16 +236,25 @@ def _split_by_frequency(
 
 
 def _choose_spread(offset: float, moves: Floats, other_offsets: Floats, disjoint: bool) -> float:
-    """Return the spread that separates the offsets most: by whole cells, if that is cheap or `disjoint`."""
-    cell_spread = 2.0 ** float(np.ceil(np.log2((1 + CELL_GAP) / np.diff(np.unique(moves)).min())))
-    steps = np.arange(16, 64) / 16 if disjoint else np.arange(32, 16, -1) / 32
-    candidates = (cell_spread if disjoint else min(cell_spread, MAX_SPREAD)) * steps
+    """Return the spread that separates the offsets most: by whole cells, if that is cheap or `disjoint`.
+
+    No offset may meet another one: two groups would become one, and splitting might never end. Finitely many
+    spreads make offsets meet, so one of many is free of that.
+    """
+    distinct, others = np.unique(moves), np.unique(other_offsets)
+    cell_spread = 2.0 ** float(np.ceil(np.log2((1 + CELL_GAP) / np.diff(distinct).min())))
+    largest = cell_spread if disjoint else min(cell_spread, MAX_SPREAD)
 
     def smallest_gap(spread: float) -> float:
-        offsets = np.unique(np.concatenate([offset + spread * moves, other_offsets]))
+        offsets = np.sort(np.concatenate([offset + spread * distinct, others]))
         return min(1 + CELL_GAP, float(np.diff(offsets).min()))
 
-    return float(max(candidates, key=smallest_gap))
+    for n in SPREADS:
+        steps = np.arange(n // 2, 2 * n) / 16 if disjoint else np.arange(n, n // 2, -1) / n
+        best = float(max(largest * steps, key=smallest_gap))
+        if smallest_gap(best) > (1.0 if disjoint else 0.0):
+            return best
+    raise ImpossibleData("the shares of some sequences are too close for this precision")
 
 
 def _mixed_group(offset: Floats, target: Ints) -> Bools | None:

@@ -168,6 +168,39 @@ def test_exact_refuses_what_no_model_of_its_digits_can_do(sequences, field, outp
         build_classifier(make_examples(with_outputs(sequences, field, outputs)))
 
 
+@pytest.mark.parametrize(
+    "shares",
+    [
+        [(2, 1, 1), (1, 2, 1), (1, 1, 2)],
+        [(2, 1, 2, 1, 1), (1, 2, 1, 1, 2), (1, 1, 1, 2, 2)],
+    ],
+    ids=["three points", "five points"],
+)
+def test_exact_never_joins_what_a_frequency_split_has_parted(shares, build):
+    """The spreads that met another offset once looked best, and splitting did not end."""
+    rows = [
+        {"sequence": [(k, k * k) for k, count in enumerate(counts) for _ in range(count)], "label": label}
+        for label, counts in enumerate(shares)
+    ]
+    for seed in range(4):
+        built = build_classifier(make_examples(rows), seed=seed)
+        assert len(built.model.blocks) <= built.bound == 9
+    _, verified, model = build(rows)
+    assert verified.n_errors == 0
+    assert labels_of(model.classify([np.array(row["sequence"], float) for row in rows])) == [0, 1, 2]
+
+
+def test_exact_takes_outputs_in_any_order(build):
+    rows = [
+        {"sequence": [[0, 0], [1, 1]], "targets": [[1.0], [2.0]]},
+        {"sequence": [[1, 1], [0, 0]], "targets": [[2.0], [1.0]]},
+    ]
+    _, verified, model = build(rows)
+    assert verified.n_errors == 0
+    (answer,) = model.classify([np.array([[1.0, 1.0], [0.0, 0.0]])])
+    assert sorted(row[0] for row in answer["output"]) == pytest.approx([1, 2])
+
+
 @pytest.mark.parametrize("d", [1, 2, 4])
 @pytest.mark.parametrize("width", [1, 2, 5])
 def test_exact_interpolates_vectors(d, width, build):
