@@ -41,7 +41,7 @@ class Leader(Document):
     """The spans of the leader; several if words have the very same position."""
     read: ItemsOrNull[ReadWord] = Field(default_factory=list)
     """The other words that its state was computed from, in the order of entry: at most eight, all of them
-    with "full"."""
+    with "full". With several spans they are the words that any of them was computed from."""
     read_total: int = 0
     """The number of words that its state was computed from. Words outside the complete list, which "full"
     returns, can be left out in place, and the leader keeps its initial `position` to the bit. It may stop

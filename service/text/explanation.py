@@ -98,7 +98,7 @@ class Explainer:
             label_values(self._total, [outputs.labels[b] for b in texts.tolist()]),
             outputs.leader_since[self._root].tolist(),
             n_leading.tolist(),
-            *self._read_words(self._root, max_read_words),
+            *self._read_words(leading, max_read_words),
             strict=True,
         )
         for root, size, share, contribution, since_layer, count, read, read_total in columns:
@@ -137,22 +137,31 @@ class Explainer:
         return iter(self._words(members[rank < MAX_CLUSTER_WORDS]))
 
     def _read_words(
-        self, leaders: Ints, max_words: int | None
+        self, leading: Ints, max_words: int | None
     ) -> tuple[list[list[dict[str, Any]]], list[int]]:
-        """Return for each leader the other words that its state was computed from, and their number.
+        """Return for each cluster the words that its leader's state was computed from, and their number.
 
-        The words are in the order of entry.
+        They are in the order of entry. Several words may be at the position of the leader: then these are the
+        words that any of them has read, but for themselves.
         """
-        texts = self._outputs.text[leaders]
+        texts = self._outputs.text[leading]
         shift = self._outputs.bounds[texts] - self._fields.bounds[np.array(self._distinct_index)[texts]]
-        index, read, layer = self._fields.find_read_words(leaders - shift)
-        totals = np.bincount(index, minlength=len(leaders))
-        rank = np.arange(len(index)) - (totals.cumsum() - totals)[index]
+        index, read, layer = self._fields.find_read_words(leading - shift)
+        cluster, read = self._cluster[leading][index], read + shift[index]
+        is_other = ~self._is_leader[read] | (self._cluster[read] != cluster)
+        entries = np.stack([cluster, read, layer])[:, is_other]
+        cluster, read, layer = entries[:, np.lexsort(entries[::-1])]
+        is_first = (np.diff(cluster, prepend=-1) != 0) | (np.diff(read, prepend=-1) != 0)
+        cluster, read, layer = cluster[is_first], read[is_first], layer[is_first]
+        order = np.lexsort((layer, cluster))
+        cluster, read, layer = cluster[order], read[order], layer[order]
+        totals = np.bincount(cluster, minlength=len(self._root))
+        rank = np.arange(len(cluster)) - (totals.cumsum() - totals)[cluster]
         shown = np.flatnonzero(rank < (len(rank) if max_words is None else max_words))
-        read = (read + shift[index])[shown]
+        read = read[shown]
         columns = zip(self._words(read), self._spans(read), layer[shown].tolist(), strict=True)
         words = [{"word": word, "spans": [span], "layer": layer} for word, span, layer in columns]
-        ends = np.bincount(index[shown], minlength=len(leaders)).cumsum().tolist()
+        ends = np.bincount(cluster[shown], minlength=len(self._root)).cumsum().tolist()
         return [words[begin:end] for begin, end in pairwise([0, *ends])], totals.tolist()
 
     def add_words(self, answers: Sequence[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ import pytest
 from bundles import load_encoder, load_head
 from numpy.typing import NDArray
 
+from hardmax import Local
 from service.answers.texts import raise_first
 from service.answers.writing import write_document
 from service.errors import InvalidInput, TooLarge
@@ -234,6 +235,30 @@ def test_leader_position_depends_on_words_that_it_has_read_and_on_no_others(
             n_moved += leader_moves(head, source, answer, word["spans"])
     assert n_unread > 20
     assert n_moved > 3
+
+
+def test_positions_of_equal_leaders_depend_on_what_any_of_them_has_read(pretrained: Local) -> None:
+    """The second "wonderful" is in another chunk; its words were once missing from `read`."""
+    sentence = (
+        "The acting in this movie was absolutely wonderful and the story moved me deeply from the very "
+    )
+    sentence += (
+        "first scene until the end . We went there on a rainy day with our friends and then we walked "
+    )
+    sentence += "home slowly past the river and the old church near the station . "
+    options = {"model": "sentiment-small", "explain": "full"}
+    answer = pretrained.classify(2 * sentence, **options)
+    twins = [leader for leader in answer.leaders if len(leader.spans) > 1]
+    assert len(twins) > 1
+    for leader in twins:
+        read = {span for word in leader.read for span in word.spans} | set(leader.spans)
+        unread = [word.spans[0] for word in answer.words if word.spans[0] not in read]
+        ablated = pretrained.classify(2 * sentence, **options, without=unread)
+        positions = [
+            {word.spans[0]: word.position for word in part.words if word.spans[0] in leader.spans}
+            for part in (answer, ablated)
+        ]
+        assert positions[0] == positions[1]
 
 
 def test_run_encodes_no_more_tokens_than_its_batch_was_planned_with(recording_head: Head) -> None:
