@@ -5,6 +5,7 @@ tokens, w is the multiplicity of each, A is the form (None: the identity), tau t
 written to be read, not to be fast.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -77,11 +78,17 @@ def margin(Z: Array, C: Array, A: Array | None = None, tau: float = 0) -> float:
 
     It is over all tokens and over the means c_i of ties, whose argmax sets are found with `tau`.
     """
-    c = means(C, Z)[C.sum(axis=1) > 1]
+    return math.sqrt(squared_margin(Z, C, A, tau))
+
+
+def squared_margin(Z: Array, C: Array, A: Array | None = None, tau: float = 0, w: Array | None = None) -> Any:
+    """Return the square of the margin, which is a fraction for fractions."""
+    c = means(C, Z, w)[C.sum(axis=1) > 1]
     Q, C = np.concatenate([Z, c]), np.concatenate([C, argmax_sets(Z, A, tau, queries=c)])
     S = scores(Q, Z, A)
     gap = S.max(axis=1) - np.where(C, -np.inf, S).max(axis=1)
-    return float((gap / (norms(Q, A) * norms(Z, A).max())).min())
+    squares = ((Q if A is None else Q @ A) * Q).sum(axis=1)
+    return (gap**2 / (squares * squares[: len(Z)].max())).min()
 
 
 @dataclass(frozen=True)

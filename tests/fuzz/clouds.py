@@ -174,7 +174,7 @@ def check(dynamics: Dynamics, case: Case) -> str:
 
 
 def compare(case: Case, result: Result) -> None:
-    """Compare argmax sets, leaders, certificate and limits with fractions."""
+    """Compare argmax sets, leaders, certificate, limits and margin with fractions."""
     distinct, inverse = np.unique(case.points, axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
     weights = reference.to_fractions(np.bincount(inverse))
@@ -187,6 +187,9 @@ def compare(case: Case, result: Result) -> None:
     assert leader_since(result).tolist() == [exact.since_layer[i] for i in inverse.tolist()]
     limits = exact.targets[inverse].astype(float)
     np.testing.assert_allclose(result.limits, limits, rtol=1e-10, atol=1e-10 * np.abs(case.points).max())
+    if result.margin is not None:
+        squared = reference.squared_margin(exact.points, exact.C, A, w=weights)
+        assert Fraction(result.margin) ** 2 <= squared
 
 
 def total_counts(counts: Counter[tuple[str, str]]) -> dict[str, int]:
