@@ -33,7 +33,7 @@ def test_cloud_plays_once_by_itself_and_again_when_asked(open_cloud: OpenPage) -
     assert canvas.screenshot() != before
     assert slider.input_value() == paused
     expect(page.get_by_role("button", name="Play the cloud")).to_be_visible()
-    expect(page.locator("#cloud-player output")).to_contain_text("closed form")
+    expect(page.locator("#cloud-player .when")).to_contain_text("closed form")
 
 
 def test_reduced_motion_steps_from_layer_to_layer(open_cloud: OpenPage) -> None:

@@ -13,7 +13,7 @@ SPACE = "preset=space"
 
 def read_view(page: Page) -> list[float]:
     """Return the two angles in the link."""
-    page.wait_for_function("() => location.hash.includes('look=')")
+    page.wait_for_timeout(700)  # the address follows the view twice a second
     view = page.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('look')")
     return [float(x) for x in view.split(",")]
 
