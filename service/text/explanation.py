@@ -196,11 +196,6 @@ class Explainer:
                 for (word, span, cluster, is_leader, contribution, read_as), start, end, attended in words
             ]
 
-    def add_trajectory(self, answers: Sequence[dict[str, Any]]) -> None:
-        """Add `trajectory`, the position of every word at every layer, to every answer."""
-        for b, answer in enumerate(answers):
-            answer["trajectory"] = self._positions(b, slice(None))
-
     def _positions(self, b: int, layers: Any) -> Any:
         return np.round(self._outputs.positions[b][layers], 7).tolist()
 
@@ -223,6 +218,12 @@ class Explainer:
         text_ids = self._outputs.text[words].tolist()
         cuts = zip(text_ids, starts[words].tolist(), ends[words].tolist(), strict=True)
         return [texts[b][start:end].lower() for b, start, end in cuts]
+
+
+def add_trajectory(outputs: HeadOutputs, answers: Sequence[dict[str, Any]]) -> None:
+    """Add `trajectory`, the position of every word at every layer, to every answer."""
+    for positions, answer in zip(outputs.positions, answers, strict=True):
+        answer["trajectory"] = np.round(positions, 7).tolist()
 
 
 def resolve_clusters(outputs: HeadOutputs) -> tuple[Ints, dict[int, list[int]]]:

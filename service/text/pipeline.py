@@ -19,7 +19,7 @@ from service.errors import InvalidInput, TooLarge
 from service.runtime.batcher import MAX_STEP_SIZE
 from service.text.decision import predict
 from service.text.encoder import EncodedText, Encoder, EncoderOutput
-from service.text.explanation import MAX_READ_WORDS, Explainer
+from service.text.explanation import MAX_READ_WORDS, Explainer, add_trajectory
 from service.text.head import Head, run_heads
 from service.text.spans import Span, covered_words
 from service.text.tokenizer import MAX_WORDS, Chunk, TokenizedText
@@ -294,14 +294,13 @@ def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
         rules, tokenized = [head.rule for head, _ in pairs], [text.tokenized for text in outputs.texts]
         counts = options.encoder.count_known(tokenized)
         predictions = predict(rules, tokenized, counts, outputs.logit, outputs.bias, outputs.is_ood.tolist())
-        if explain:
+        if options.explain != "none":
             explainer = Explainer(outputs, options.offset_unit, options.encoder.replacements)
-            if options.explain != "none":
-                explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
+            explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
             if options.explain == "full":
                 explainer.add_words(predictions)
-            if options.trajectory:
-                explainer.add_trajectory(predictions)
+        if options.trajectory:
+            add_trajectory(outputs, predictions)
         answers |= zip(pairs, predictions, strict=True)
     return [
         [answers.get((head, i)) or _answer_wordless(head, text.tokenized, options) for head in options.heads]

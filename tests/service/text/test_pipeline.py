@@ -127,7 +127,12 @@ def test_heads_answer_together_as_separately_in_one_run(folder: Path, sentences:
     }
     heads = tuple(load_head(folder, name, encoder=encoder, **card) for name, card in cards.items())
     texts = [*sentences[:12], "<br>", "the film superb, " * 40]
-    for options in ({"explain": "none"}, {"explain": "leaders"}, {"explain": "full", "trajectory": True}):
+    for options in (
+        {"explain": "none"},
+        {"explain": "none", "trajectory": True},
+        {"explain": "leaders", "trajectory": True},
+        {"explain": "full", "trajectory": True},
+    ):
         separate = [answers(head, texts, **{"trajectory": False, **options}) for head in heads]
         together = classify_all(make_tasks(texts, ClassifyOptions(heads, **options)))
         assert together == [list(row) for row in zip(*separate, strict=True)]
