@@ -18,11 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
-NEW_NAMES = {  # since 0.4
-    "BUNDLED_MODELS": "PRETRAINED_MODELS",
-    "PAYLOAD_TOTAL_MB": "MAX_LARGE_REQUESTS",
-    "UNDECIDED_AS_LABEL": "ABSTAIN_AS_NEUTRAL",
-}
+NEW_NAMES = {"BUNDLED_MODELS": "PRETRAINED_MODELS", "UNDECIDED_AS_LABEL": "ABSTAIN_AS_NEUTRAL"}  # since 0.4
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 match_service_link = re.compile(rf"{PREFIX}(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_.+)").fullmatch
 PAGE_FILES = "/web/{path:path}"  # needs no key: the files are public
