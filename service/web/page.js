@@ -1,61 +1,61 @@
-/* The page: three rooms, one address each, the theme, and the key a server may ask for. */
+/* Entry point: three views, each with its own address, the theme, and the dialog for an API key. */
 
 import { Api } from "./shared/api.js";
 import { Cloud } from "./cloud/cloud.js";
-import { forgetColours } from "./shared/colour.js";
-import { announce, byId, copyText, stored } from "./shared/element.js";
+import { clearColourCache } from "./shared/colour.js";
+import { announce, byId, copyText, readStorage } from "./shared/element.js";
 import { Model } from "./model/model.js";
 import { Review } from "./review/review.js";
-import { ROOMS, flushLink, readLink, writeLink } from "./shared/state.js";
+import { VIEWS, flushLink, readLink, writeLink } from "./shared/link.js";
 
 const THEME = "hardmax-theme";
 
 const api = new Api(askForKey);
 const loadCards = once(() => api.get("/models").then(({ models }) => models));
 const loadInfo = once(() => api.get("/info"));
-const rooms = {
-  review: new Review(api, loadCards, () => writeState("review")),
-  cloud: new Cloud(api, loadInfo, () => writeState("cloud")),
+const views = {
+  review: new Review(api, loadCards, () => updateLink("review")),
+  cloud: new Cloud(api, loadInfo, () => updateLink("cloud")),
 };
-rooms.model = new Model(loadCards, loadInfo, rooms);
+views.model = new Model(loadCards, loadInfo, views);
 const opened = new Set();
-let present = null;
+let current = null;
 
-/** A request that is sent once; after a failure it is sent again on the next call. */
-function once(ask) {
-  let answer = null;
+/** Memoizes a request. A failed request is sent again on the next call. */
+function once(request) {
+  let response = null;
   return () => {
-    answer ??= ask();
-    answer.catch(() => (answer = null));
-    return answer;
+    response ??= request();
+    response.catch(() => (response = null));
+    return response;
   };
 }
 
-/** Unless somebody left: their link is the address already, and `enter` is still to come. */
-function writeState(room) {
-  const here = room === present && room === readLink().room;
-  if (here && opened.has(room)) writeLink(room, rooms[room].values());
+/** Writes the state of a view into the address, unless another view has been chosen meanwhile. */
+function updateLink(view) {
+  const here = view === current && view === readLink().view;
+  if (here && opened.has(view)) writeLink(view, views[view].values());
 }
 
-/** Shows the room of the address; a bare name keeps what stands in the room. */
-function enter() {
-  const { room, values } = readLink();
-  const moved = present !== null && present !== room;
-  present = room;
-  for (const name of ROOMS) {
-    byId(`room-${name}`).hidden = name !== room;
-    const door = document.querySelector(`[data-room="${name}"]`);
-    if (name === room) door.setAttribute("aria-current", "page");
-    else door.removeAttribute("aria-current");
+/** Shows the view that the address names; an address without parameters keeps the view's content. */
+function showCurrentView() {
+  const { view, values } = readLink();
+  const changed = current !== null && current !== view;
+  current = view;
+  for (const name of VIEWS) {
+    byId(`view-${name}`).hidden = name !== view;
+    const tab = document.querySelector(`[data-view="${name}"]`);
+    if (name === view) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
   }
-  document.title = `${document.querySelector(`[data-room="${room}"]`).textContent} \u00b7 hardmax`;
-  if (moved) {
+  document.title = `${document.querySelector(`[data-view="${view}"]`).textContent} \u00b7 hardmax`;
+  if (changed) {
     scrollTo(0, 0);
-    announce(document.title);
+    byId("view-name").textContent = document.title;
   }
-  if (!opened.has(room) || room === "model" || values.size) rooms[room].open(values);
-  opened.add(room);
-  writeState(room);
+  if (!opened.has(view) || view === "model" || values.size) views[view].open(values);
+  opened.add(view);
+  updateLink(view);
 }
 
 function askForKey(reason) {
@@ -73,25 +73,25 @@ function askForKey(reason) {
   );
 }
 
-function useTheme(theme) {
+function applyTheme(theme) {
   if (theme) document.documentElement.dataset.theme = theme;
-  forgetColours();
-  rooms.review.repaint();
-  rooms.cloud.repaint();
+  clearColourCache();
+  views.review.repaint();
+  views.cloud.repaint();
 }
 
 function switchTheme() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
   const next = now === "dark" ? "light" : "dark";
-  useTheme(next);
+  applyTheme(next);
   localStorage.setItem(THEME, next);
 }
 
 async function copyLink() {
   flushLink();
   const done = await copyText(location.href);
-  const missing = done && rooms[present].missing ? `, ${rooms[present].missing}` : "";
+  const missing = done && views[current].missing ? `, ${views[current].missing}` : "";
   byId("share").textContent = done ? `Copied${missing}` : "Not copied: the link stands in the address bar";
   announce(done ? `The link is copied${missing}` : byId("share").textContent);
   setTimeout(() => (byId("share").textContent = "Copy a link to this view"), 4000);
@@ -100,15 +100,15 @@ async function copyLink() {
 byId("theme").addEventListener("click", switchTheme);
 byId("share").addEventListener("click", copyLink);
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the part of the address after # names the room
-  byId("rooms").focus();
+  event.preventDefault(); // the part of the address after # names the view
+  byId("views").focus();
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => useTheme(null));
-addEventListener("hashchange", enter);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme(null));
+addEventListener("hashchange", showCurrentView);
 document.fonts.ready.then(() => {
-  rooms.review.sheet.grow();
-  rooms.review.repaint();
-  rooms.cloud.repaint();
+  views.review.sheet.grow();
+  views.review.repaint();
+  views.cloud.repaint();
 });
-useTheme(stored(THEME));
-enter();
+applyTheme(readStorage(THEME));
+showCurrentView();

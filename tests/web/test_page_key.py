@@ -25,7 +25,7 @@ def test_page_asks_for_the_key_and_reports_when_it_is_missing(open_page: OpenPag
     page = open_page("#review", url=keyed)
     dialog = page.get_by_role("dialog")
     page.get_by_role("button", name="Not now").click()
-    expect(page.locator("#review-problem")).to_contain_text(re.compile("key", re.I))
+    expect(page.locator("#review-error")).to_contain_text(re.compile("key", re.I))
     page.reload()
     for key in ("s\u20acsame", "\u201csesame\u201d"):  # not allowed in a header
         dialog.get_by_label("API key").fill(key)

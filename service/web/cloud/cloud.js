@@ -1,16 +1,16 @@
 /* Room 2: a cloud of points, the rules, and what becomes of it. Joins board, landscape, trajectory and outcome. */
 
-import { Latest, inWords } from "../shared/api.js";
+import { LatestRequest, formatError } from "../shared/api.js";
 import { Board } from "./board.js";
 import { Ellipse } from "./ellipse.js";
-import { announce, byId, calm, el, plural, showProblem } from "../shared/element.js";
+import { announce, byId, prefersReducedMotion, el, plural, showError } from "../shared/element.js";
 import { Trajectory, packed } from "./trajectory.js";
 import { listenForPoints } from "./intake.js";
 import { Landscape } from "./landscape.js";
 import { matrixOf, shapeOf } from "./matrix.js";
 import { showBadge, showOutcome, verdictOf } from "./outcome.js";
 import { Past } from "./past.js";
-import { Picture, addExport } from "../shared/picture.js";
+import { Figure, addExportButtons } from "../shared/figure.js";
 import { Player } from "../shared/player.js";
 import { PRESETS } from "./presets.js";
 import { Softmax } from "./softmax.js";
@@ -31,7 +31,7 @@ export class Cloud {
       api,
       info,
       onChange,
-      latest: new Latest(EDIT_MS),
+      latest: new LatestRequest(EDIT_MS),
       points: [],
       alpha: 0.5,
       preset: null,
@@ -45,7 +45,7 @@ export class Cloud {
     this.landscape.camera = this.camera;
     this.trajectory = new Trajectory([], null, this.camera);
     this.landscape.show(this.trajectory);
-    this.picture = new Picture(byId("cloud"), (painter) => this.landscape.draw(painter));
+    this.picture = new Figure(byId("cloud"), (painter) => this.landscape.draw(painter));
     this.player = new Player(byId("cloud-player"), "the cloud", {
       onTime: (t) => this.moveTo(t),
       describe: (t) => this.describe(t),
@@ -65,7 +65,7 @@ export class Cloud {
     byId("undo").addEventListener("click", () => this.undo());
     document.addEventListener("keydown", (event) => {
       const wanted = (event.ctrlKey || event.metaKey) && !event.shiftKey && event.key.toLowerCase() === "z";
-      if (!wanted || byId("room-cloud").hidden || event.target.matches("textarea")) return;
+      if (!wanted || byId("view-cloud").hidden || event.target.matches("textarea")) return;
       event.preventDefault();
       this.undo();
     });
@@ -86,7 +86,7 @@ export class Cloud {
     );
     listenForPoints((rows) => this.read(rows));
     const size = () => ({ width: this.picture.width, height: this.picture.height });
-    addExport(byId("cloud-export"), "cloud", size, (painter) => this.landscape.draw(painter));
+    addExportButtons(byId("cloud-export"), "cloud", size, (painter) => this.landscape.draw(painter));
   }
 
   /** What hands on the board do. */
@@ -116,7 +116,7 @@ export class Cloud {
   /** Changes the points by hand: back to layer 0, which is where they are put. */
   edit(kind, change) {
     if (kind !== "remove" && this.points.some((row) => row.length !== 2)) {
-      showProblem(byId("cloud-problem"), "Only points of the plane are placed and moved by hand.");
+      showError(byId("cloud-error"), "Only points of the plane are placed and moved by hand.");
       return null;
     }
     this.remember(kind);
@@ -237,7 +237,7 @@ export class Cloud {
       await this.load(points);
       announce(`${plural(this.points.length, "point")} read`);
     } catch (error) {
-      showProblem(byId("cloud-problem"), `These points cannot be read: ${error.message}.`);
+      showError(byId("cloud-error"), `These points cannot be read: ${error.message}.`);
     }
   }
 
@@ -274,7 +274,7 @@ export class Cloud {
   async change(rewind = false) {
     this.showPoints();
     this.onChange();
-    showProblem(byId("cloud-problem"), null);
+    showError(byId("cloud-error"), null);
     if (!this.points.length) {
       this.latest.stop();
       return this.show(new Trajectory([], null, this.camera), 0);
@@ -291,7 +291,7 @@ export class Cloud {
   answered(points, answer, rewind) {
     this.show(new Trajectory(points, answer, this.camera), rewind ? 0 : Math.min(this.player.t, this.trajectory.layers));
     announce(verdictOf(answer).short);
-    if (rewind && !calm()) this.player.play();
+    if (rewind && !prefersReducedMotion()) this.player.play();
     return answer;
   }
 
@@ -299,7 +299,7 @@ export class Cloud {
     this.trajectory = trajectory;
     this.landscape.show(trajectory);
     const { answer } = trajectory;
-    byId("room-cloud").classList.toggle("space", this.inSpace);
+    byId("view-cloud").classList.toggle("space", this.inSpace);
     const marks =
       trajectory.certified === null
         ? []
@@ -352,7 +352,7 @@ export class Cloud {
     showBadge(byId("cloud-badge"), null);
     showOutcome(null, new Trajectory([], null, this.camera));
     byId("outcome").textContent = "What is shown has not been run.";
-    showProblem(byId("cloud-problem"), inWords(error));
+    showError(byId("cloud-error"), formatError(error));
   }
 
   /** What a copied link leaves out, in words. */

@@ -1,11 +1,11 @@
 /* Marks points and requests a matrix A under which they lead (POST /control). */
 
-import { Latest, inWords } from "../shared/api.js";
+import { LatestRequest, formatError } from "../shared/api.js";
 import { announce, byId, plural } from "../shared/element.js";
 
 export class Control {
   constructor(api, cloud) {
-    Object.assign(this, { api, cloud, latest: new Latest(), marked: cloud.landscape.marked });
+    Object.assign(this, { api, cloud, latest: new LatestRequest(), marked: cloud.landscape.marked });
     byId("control").addEventListener("click", () => this.ask());
     byId("control-clear").addEventListener("click", () => this.clear());
     this.show();
@@ -49,7 +49,7 @@ export class Control {
       answer.textContent = [sentenceOf(found, leaders.length), found.note].filter(Boolean).join(" ");
       if (found.feasible && found.A.length === 2) await this.cloud.useMatrix(found.A);
     } catch (error) {
-      answer.textContent = inWords(error);
+      answer.textContent = formatError(error);
     }
   }
 }

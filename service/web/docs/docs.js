@@ -1,9 +1,9 @@
 /* The API documents: this server's openapi.json with a form for every route, whose example is sent to the models served here.
    Knows OpenAPI 3.1. */
 
-import { Api, KEY, NO_KEY, inWords, isKey } from "../shared/api.js";
-import { byId, el, showProblem, stored } from "../shared/element.js";
-import { curlOf, copyButton } from "../shared/curl.js";
+import { Api, KEY_STORAGE, INVALID_KEY_MESSAGE, formatError, isValidKey } from "../shared/api.js";
+import { byId, el, showError, readStorage } from "../shared/element.js";
+import { formatCurl, copyButton } from "../shared/curl.js";
 
 const METHODS = ["get", "post", "put", "delete", "patch"];
 const SHOWN_UP_TO = 20_000; // characters of an answer
@@ -19,7 +19,7 @@ async function open() {
     );
     show(new Specification(document, cards));
   } catch (error) {
-    showProblem(byId("docs-problem"), inWords(error));
+    showError(byId("docs-error"), formatError(error));
   }
 }
 
@@ -156,7 +156,7 @@ function tryNodes({ method, path, requestBody }, spec) {
     names.reduce((at, name, k) => at.replace(`{${name}}`, encodeURIComponent(parts[k].value)), path);
   const curl = el("pre", { class: "curl", tabindex: 0 });
   const answer = el("div", { class: "answer", role: "status" });
-  const write = () => (curl.textContent = curlOf(method, address(), body?.value ?? null));
+  const write = () => (curl.textContent = formatCurl(method, address(), body?.value ?? null));
   for (const field of [...parts, body].filter(Boolean)) field.addEventListener("input", write);
   const send = () => ask(method, address(), body?.value ?? null, answer);
   write();
@@ -175,7 +175,7 @@ function tryNodes({ method, path, requestBody }, spec) {
 }
 
 async function ask(method, address, body, node) {
-  const key = stored(KEY, "sessionStorage");
+  const key = readStorage(KEY_STORAGE, "sessionStorage");
   const headers = {
     ...(body !== null && { "content-type": "application/json" }),
     ...(key && { authorization: `Bearer ${key}` }),
@@ -196,7 +196,7 @@ async function ask(method, address, body, node) {
     );
     node.replaceChildren(line, el("pre", { tabindex: 0 }, readable(text)));
   } catch {
-    node.replaceChildren(el("p", { class: "problem" }, "The server does not answer. Is it still running?"));
+    node.replaceChildren(el("p", { class: "error" }, "The server does not answer. Is it still running?"));
   }
 }
 
@@ -296,21 +296,21 @@ function showErrors(routes, spec) {
 
 function listenForKey() {
   const say = () =>
-    (byId("docs-key-state").textContent = stored(KEY, "sessionStorage") ? "A key is in use in this tab." : "");
+    (byId("docs-key-state").textContent = readStorage(KEY_STORAGE, "sessionStorage") ? "A key is in use in this tab." : "");
   byId("docs-key").addEventListener("submit", (event) => {
     event.preventDefault();
     const key = byId("docs-key-value").value.trim();
     byId("docs-key-value").value = "";
-    if (key && !isKey(key)) return void (byId("docs-key-state").textContent = NO_KEY);
-    if (key) sessionStorage.setItem(KEY, key);
-    else sessionStorage.removeItem(KEY);
+    if (key && !isValidKey(key)) return void (byId("docs-key-state").textContent = INVALID_KEY_MESSAGE);
+    if (key) sessionStorage.setItem(KEY_STORAGE, key);
+    else sessionStorage.removeItem(KEY_STORAGE);
     say();
     open();
   });
   say();
 }
 
-const theme = stored("hardmax-theme");
+const theme = readStorage("hardmax-theme");
 if (theme) document.documentElement.dataset.theme = theme;
 listenForKey();
 open();

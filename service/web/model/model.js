@@ -1,8 +1,8 @@
-/* Room 3: the loaded models and what is known of them, the server, and the other rooms' requests as programs. */
+/* Room 3: the loaded models and what is known of them, the server, and the other views' requests as programs. */
 
-import { inWords, meant } from "../shared/api.js";
-import { byId, el, showProblem } from "../shared/element.js";
-import { link } from "../shared/state.js";
+import { formatError, findCard } from "../shared/api.js";
+import { byId, el, showError } from "../shared/element.js";
+import { formatLink } from "../shared/link.js";
 import { EXAMPLES } from "../review/examples.js";
 import { PRESETS } from "../cloud/presets.js";
 import { cloudPrograms, reviewPrograms, showPrograms } from "./programs.js";
@@ -25,9 +25,9 @@ const SAID_AS = {
 };
 
 export class Model {
-  /** `rooms` holds the review and the cloud whose last requests are shown as programs. */
-  constructor(cards, info, rooms) {
-    Object.assign(this, { cards, info, rooms });
+  /** `views` holds the review and the cloud whose last requests are shown as programs. */
+  constructor(cards, info, views) {
+    Object.assign(this, { cards, info, views });
   }
 
   values() {
@@ -41,9 +41,9 @@ export class Model {
       [cards, info] = await Promise.all([this.cards(), this.info()]);
       this.showServer(info);
       byId("cards").replaceChildren(...servedOf(cards).sort(byUse).map((card) => cardNode(card, cards)));
-      showProblem(byId("model-problem"), null);
+      showError(byId("model-error"), null);
     } catch (error) {
-      showProblem(byId("model-problem"), inWords(error));
+      showError(byId("model-error"), formatError(error));
     }
     // They say whether a key is needed: it is known by now.
     this.showPrograms(cards.find((card) => card.default)?.name);
@@ -60,7 +60,7 @@ export class Model {
 
   /** `model` is used if no text was classified yet: the default one. */
   showPrograms(model = "sentiment") {
-    const { review, cloud } = this.rooms;
+    const { review, cloud } = this.views;
     const request = review.request ?? { input: EXAMPLES[0].text, model };
     showPrograms(byId("snippet-review"), reviewPrograms(request));
     const { points } = PRESETS.triangle;
@@ -78,7 +78,7 @@ const baseOf = ({ name }) => name.split("@")[0];
 /** One card per model: of several versions the one that is served under the name. */
 function servedOf(cards) {
   const names = [...new Set(cards.map(baseOf))];
-  return names.map((name) => meant(cards, name));
+  return names.map((name) => findCard(cards, name));
 }
 
 /** The versions of a model, newest first, the served one marked; null if there is only one. */
@@ -109,7 +109,7 @@ function cardNode(card, cards) {
     el("h2", {}, baseOf(card), el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
     el("p", {}, card.again && `${card.again} again: `, card.description),
     card.kind === "text-classification" &&
-      el("a", { class: "chip", href: link("review", { model: card.name }) }, "Try it"),
+      el("a", { class: "chip", href: formatLink("review", { model: card.name }) }, "Try it"),
     listOf("figures", largeOf(figures)),
     listOf("facts", facts),
     figures.labels

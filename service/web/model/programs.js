@@ -1,6 +1,6 @@
 /* What was just done in a room, as curl and as Python with the client. Knows the requests; not what came of them. */
 
-import { copyButton, curlOf, keyed } from "../shared/curl.js";
+import { copyButton, formatCurl, hasKey } from "../shared/curl.js";
 import { el } from "../shared/element.js";
 
 const INLINE_UP_TO = 60; // points; more of them are read from a file
@@ -10,8 +10,8 @@ const python = (value) =>
 
 /** A program with the client: `imports` it needs besides, and what it does. */
 function programOf(imports, lines) {
-  const key = keyed() ? ', api_key=os.environ["HARDMAX_KEY"]' : "";
-  const needs = [...(keyed() ? ["import os\n"] : []), ...imports, "from hardmax import Client\n"];
+  const key = hasKey() ? ', api_key=os.environ["HARDMAX_KEY"]' : "";
+  const needs = [...(hasKey() ? ["import os\n"] : []), ...imports, "from hardmax import Client\n"];
   return [...needs, `client = Client("${location.origin}"${key})`, ...lines].join("\n");
 }
 
@@ -23,7 +23,7 @@ export function reviewPrograms({ input, model }) {
     "        print(leader.word, leader.contribution)",
   ];
   return {
-    curl: curlOf("post", "/classify", JSON.stringify({ input, model })),
+    curl: formatCurl("post", "/classify", JSON.stringify({ input, model })),
     python: programOf([], lines),
   };
 }
@@ -43,14 +43,14 @@ export function cloudPrograms({ points, alpha, A }) {
   return {
     curl: large
       ? `${file}\n${npyCurl(alpha, A)}`
-      : curlOf("post", "/dynamics", JSON.stringify({ points, alpha, ...(A && { A }) })),
+      : formatCurl("post", "/dynamics", JSON.stringify({ points, alpha, ...(A && { A }) })),
     python: programOf(large ? ["import numpy as np\n"] : [], lines),
   };
 }
 
 function npyCurl(alpha, A) {
   const query = new URLSearchParams({ alpha, ...(A && { A: JSON.stringify(A) }) });
-  const key = keyed() ? ' -H "Authorization: Bearer $HARDMAX_KEY"' : "";
+  const key = hasKey() ? ' -H "Authorization: Bearer $HARDMAX_KEY"' : "";
   return `curl '${location.origin}/dynamics?${query}'${key} \\\n  -H 'content-type: application/x-npy' --data-binary @cloud.npy`;
 }
 

@@ -1,11 +1,11 @@
 /* Room 1: a review, its verdict and the exact reason. Joins the sheet, the ledger, the plane of words and the card. */
 
 import { readAnswer } from "./answer.js";
-import { Latest, inWords, meant } from "../shared/api.js";
-import { announce, byId, el, plural, showProblem } from "../shared/element.js";
+import { LatestRequest, formatError, findCard } from "../shared/api.js";
+import { announce, byId, el, plural, showError } from "../shared/element.js";
 import { EXAMPLES } from "./examples.js";
 import { Ledger } from "./ledger.js";
-import { Picture, addExport } from "../shared/picture.js";
+import { Figure, addExportButtons } from "../shared/figure.js";
 import { Player } from "../shared/player.js";
 import { CARD, drawCard } from "./card.js";
 import { Rows } from "./rows.js";
@@ -24,7 +24,7 @@ const LONGEST_LINK = 1500;
 export class Review {
   /** `cards()` resolves to the cards of the loaded models; `onChange()` hears that the link has changed. */
   constructor(api, cards, onChange) {
-    Object.assign(this, { api, cards, onChange, latest: new Latest(TYPING_MS) });
+    Object.assign(this, { api, cards, onChange, latest: new LatestRequest(TYPING_MS) });
     Object.assign(this, { card: null, answer: null, request: null, label: null });
     this.area = byId("review");
     const parts = { ink: byId("ink"), arcs: byId("arcs"), tip: byId("tip") };
@@ -42,8 +42,8 @@ export class Review {
     );
     this.rows = new Rows(api, () => this.card?.name);
     this.words = new Words();
-    this.picture = new Picture(byId("words"), (painter) => this.words.draw(painter));
-    this.preview = new Picture(byId("card"), (painter) => this.drawPreview(painter));
+    this.picture = new Figure(byId("words"), (painter) => this.words.draw(painter));
+    this.preview = new Figure(byId("card"), (painter) => this.drawPreview(painter));
     this.player = new Player(byId("words-player"), "the words", {
       onTime: (t) => this.moveTo(t),
       describe: (t) => this.describe(t),
@@ -69,7 +69,7 @@ export class Review {
         ),
       ),
     );
-    addExport(
+    addExportButtons(
       byId("card-export"),
       "verdict",
       () => CARD,
@@ -101,7 +101,7 @@ export class Review {
   fillModels(cards) {
     const models = cards.filter(({ kind }) => kind === "text-classification");
     this.models = models;
-    const wanted = meant(models, this.wanted);
+    const wanted = findCard(models, this.wanted);
     this.card = wanted ?? models.find((card) => card.default) ?? models[0] ?? null;
     const instead = this.wanted && !wanted && this.card;
     this.missed = instead
@@ -174,7 +174,7 @@ export class Review {
       if (!answer) return undefined;
       this.request = { input, model: this.card.name };
       this.item = answer.data[0];
-      showProblem(byId("review-problem"), this.missed);
+      showError(byId("review-error"), this.missed);
       return this.showAnswer(readAnswer(input, this.item, this.card.readout, this.label));
     } catch (error) {
       return this.fail(error);
@@ -204,7 +204,7 @@ export class Review {
 
   /** `nothing` says why there is no reason to show; null when there is one. */
   showCaptions(nothing) {
-    byId("room-review").classList.toggle("nothing", nothing !== null);
+    byId("view-review").classList.toggle("nothing", nothing !== null);
     byId("ledger-caption").textContent =
       nothing ??
       "One row for each leader \u2605: where it stands, times the share of the words that follow it. The last bar ends where the logit is.";
@@ -272,15 +272,15 @@ export class Review {
     this.player.load(0);
     this.verdict.show(null);
     this.without.show(null, null);
-    showProblem(byId("review-problem"), null);
+    showError(byId("review-error"), null);
     this.showCaptions("Nothing is written yet.");
   }
 
   /** What is shown stays, dimmed and called old: it belongs to another text. */
   fail(error) {
     this.verdict.state("old");
-    showProblem(byId("review-problem"), inWords(error));
-    announce(inWords(error));
+    showError(byId("review-error"), formatError(error));
+    announce(formatError(error));
   }
 
   repaint() {

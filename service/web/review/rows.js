@@ -1,9 +1,9 @@
 /* A file of rows, classified with progress: opened or dropped, stopped, gone on with, taken away as CSV.
    Knows texts and labels; nothing of the reasons. */
 
-import { inWords } from "../shared/api.js";
-import { announce, byId, el, plural, showProblem } from "../shared/element.js";
-import { download } from "../shared/picture.js";
+import { formatError } from "../shared/api.js";
+import { announce, byId, el, plural, showError } from "../shared/element.js";
+import { download } from "../shared/figure.js";
 import { percent } from "./answer.js";
 import { columnOf, csvOf, readTable, readText } from "./table.js";
 
@@ -21,12 +21,12 @@ export class Rows {
     byId("rows-stop").addEventListener("click", () => (this.controller ? this.stop() : this.run()));
     byId("rows-save").addEventListener("click", () => this.save());
     byId("rows-close").addEventListener("click", () => this.close());
-    const room = byId("room-review");
+    const view = byId("view-review");
     for (const [name, on] of Object.entries({ dragover: true, dragleave: false, drop: false }))
-      room.addEventListener(name, (event) => {
+      view.addEventListener(name, (event) => {
         if (![...event.dataTransfer.items].some(({ kind }) => kind === "file")) return; // text is dropped on the sheet
         event.preventDefault();
-        room.classList.toggle("dropping", on);
+        view.classList.toggle("dropping", on);
         if (name === "drop") this.open(event.dataTransfer.files[0]);
       });
   }
@@ -37,11 +37,11 @@ export class Rows {
       if (!table.rows.length) throw new Error("there are no rows in it");
       this.table = table;
     } catch (error) {
-      return showProblem(byId("review-problem"), `${file.name} cannot be read: ${error.message}.`);
+      return showError(byId("review-error"), `${file.name} cannot be read: ${error.message}.`);
     } finally {
       byId("rows-file").value = ""; // the same file may be opened again
     }
-    showProblem(byId("review-problem"), null);
+    showError(byId("review-error"), null);
     this.name = file.name;
     byId("rows-title").textContent = `The rows of ${file.name}`;
     const { columns } = this.table;
@@ -125,7 +125,7 @@ export class Rows {
     byId("rows-stop").textContent = controller ? "Stop" : "Go on";
     byId("rows-stop").hidden = done;
     byId("rows-save").disabled = !answers.length;
-    const how = failure ? ` ${inWords(failure)}` : controller || done ? "" : " Stopped.";
+    const how = failure ? ` ${formatError(failure)}` : controller || done ? "" : " Stopped.";
     const part = `${answers.length.toLocaleString("en")} of ${plural(texts.length, "row")}`;
     byId("rows-state").textContent = `${part}${answers.length ? `: ${countsOf(answers)}` : ""}.${how}`;
     byId("rows-body").replaceChildren(

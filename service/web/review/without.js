@@ -3,7 +3,7 @@
    its leaders have read is not searched. */
 
 import { percent, readAnswer } from "./answer.js";
-import { Latest, inWords } from "../shared/api.js";
+import { LatestRequest, formatError } from "../shared/api.js";
 import { byId, el, plural } from "../shared/element.js";
 import { verdictOf } from "./verdict.js";
 
@@ -13,7 +13,7 @@ const STRUCK_UP_TO = 400; // words of a text; they are buttons
 export class Without {
   /** `ask(request, signal)` resolves to the answer to one text; `onStrike(tokens)` hears what is left out. */
   constructor(ask, onStrike) {
-    Object.assign(this, { ask, onStrike, searches: new Latest(PAUSE_MS), verdicts: new Latest() });
+    Object.assign(this, { ask, onStrike, searches: new LatestRequest(PAUSE_MS), verdicts: new LatestRequest() });
     Object.assign(this, { answer: null, request: null, struck: new Set(), buttons: [] });
     byId("without-back").addEventListener("click", () => this.strike([]));
     byId("without-unread").addEventListener("click", () => this.strike(this.unread));
@@ -139,7 +139,7 @@ export class Without {
       const item = await this.verdicts.run((signal) => this.ask(request, signal));
       if (item) this.showVerdict(readAnswer(text, item, this.readout, shown));
     } catch (error) {
-      byId("without-verdict").textContent = inWords(error);
+      byId("without-verdict").textContent = formatError(error);
     }
   }
 

@@ -1,21 +1,21 @@
 /* The service as the page sees it: JSON in, JSON out, failures as sentences.
    Knows the wire and the API key; nothing of what the answers mean. */
 
-import { stored } from "./element.js";
+import { readStorage } from "./element.js";
 
 /** The card that a name means, as the service takes it: the one of that name, or else its newest version. */
-export function meant(cards, name) {
+export function findCard(cards, name) {
   const version = (card) => (card.name.startsWith(`${name}@`) ? Number(card.name.slice(name.length + 1)) : 0);
   const newest = cards.reduce((best, card) => (version(card) > version(best) ? card : best), { name: "" });
   return cards.find((card) => card.name === name) ?? (newest.name ? newest : undefined);
 }
 
 /** Where the key is stored: in the tab, until it is closed. */
-export const KEY = "hardmax-key";
+export const KEY_STORAGE = "hardmax-key";
 
-/** Whether a request can carry the key; `NO_KEY` says to a person why not. */
-export const isKey = (text) => /^[\x20-\x7e]+$/.test(text);
-export const NO_KEY = "A key has plain letters, digits and signs alone. In this one there is another character.";
+/** Whether a request can carry the key; `INVALID_KEY_MESSAGE` says to a person why not. */
+export const isValidKey = (text) => /^[\x20-\x7e]+$/.test(text);
+export const INVALID_KEY_MESSAGE = "A key has plain letters, digits and signs alone. In this one there is another character.";
 
 /** A failure of the service, or of the way to it, in words for people. */
 export class ApiError extends Error {
@@ -42,7 +42,7 @@ export class Api {
   }
 
   async call(path, request) {
-    const used = stored(KEY, "sessionStorage");
+    const used = readStorage(KEY_STORAGE, "sessionStorage");
     const response = await send(path, request, used);
     if (response.ok) return response.json();
     const error = await readError(response);
@@ -53,16 +53,16 @@ export class Api {
 
   /** True when there is a key worth another try. Calls that fail together share one question. */
   async obtainKey(used, reason) {
-    if (stored(KEY, "sessionStorage") !== used) return true;
+    if (readStorage(KEY_STORAGE, "sessionStorage") !== used) return true;
     this.asking ??= this.askUntilKey(reason).finally(() => (this.asking = null));
     const key = await this.asking;
-    if (key) sessionStorage.setItem(KEY, key);
+    if (key) sessionStorage.setItem(KEY_STORAGE, key);
     return Boolean(key);
   }
 
   async askUntilKey(reason) {
     const key = (await this.askForKey(reason))?.trim();
-    return !key || isKey(key) ? key : this.askUntilKey(NO_KEY);
+    return !key || isValidKey(key) ? key : this.askUntilKey(INVALID_KEY_MESSAGE);
   }
 }
 
@@ -89,7 +89,7 @@ async function readError(response) {
 }
 
 /** What to tell a person about a failure. */
-export function inWords(error) {
+export function formatError(error) {
   if (!(error instanceof ApiError)) return `The page stumbled: ${error.message}`;
   const sentence = error.message.charAt(0).toUpperCase() + error.message.slice(1);
   const when = error.retryAfter ? ` Try again in ${error.retryAfter} s.` : "";
@@ -97,7 +97,7 @@ export function inWords(error) {
 }
 
 /** Of many tasks started one after another only the last matters: starting one aborts the one before. */
-export class Latest {
+export class LatestRequest {
   constructor(wait_ms = 0) {
     this.wait_ms = wait_ms;
     this.controller = null;

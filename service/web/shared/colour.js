@@ -14,7 +14,7 @@ export function colour(name) {
 }
 
 /** Forget what was read: the theme has changed. */
-export function forgetColours() {
+export function clearColourCache() {
   cache.clear();
 }
 

@@ -1,18 +1,18 @@
 /* Requests as curl commands, and a button that copies code. */
 
-import { KEY } from "./api.js";
-import { announce, copyText, el, stored } from "./element.js";
+import { KEY_STORAGE } from "./api.js";
+import { announce, copyText, el, readStorage } from "./element.js";
 
 const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Whether this tab uses a key; commands name a variable in its place. */
-export const keyed = () => stored(KEY, "sessionStorage") !== null;
+export const hasKey = () => readStorage(KEY_STORAGE, "sessionStorage") !== null;
 
 /** A request as a curl command; `body` is JSON text, or null. */
-export function curlOf(method, path, body, origin = location.origin) {
+export function formatCurl(method, path, body, origin = location.origin) {
   const plain = method === "get" || (method === "post" && body !== null);
   const lines = [`curl ${plain ? "" : `-X ${method.toUpperCase()} `}${origin}${path}`];
-  if (keyed()) lines.push('-H "Authorization: Bearer $HARDMAX_KEY"');
+  if (hasKey()) lines.push('-H "Authorization: Bearer $HARDMAX_KEY"');
   if (body !== null) lines.push("-H 'content-type: application/json'", `-d ${shell(body)}`);
   return lines.join(" \\\n  ");
 }

@@ -52,12 +52,12 @@ export async function copyText(text) {
   return done;
 }
 
-export function showProblem(node, text) {
+export function showError(node, text) {
   node.hidden = !text;
   node.textContent = text ?? "";
 }
 
-export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const prefersReducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /** 1.234 as "+1.23", with a true minus sign. */
 export function signed(x, digits = 2) {
@@ -68,7 +68,7 @@ export function signed(x, digits = 2) {
 export const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
 /** A value in localStorage or sessionStorage; null where the browser stores nothing for this page. */
-export function stored(name, storage = "localStorage") {
+export function readStorage(name, storage = "localStorage") {
   try {
     return window[storage].getItem(name);
   } catch {

@@ -1,6 +1,6 @@
 /* Play, pause and slide through layers. Time is a number of layers and may lie between two. */
 
-import { calm, el } from "./element.js";
+import { prefersReducedMotion, el } from "./element.js";
 
 const LAYER_MS = 900;
 const LONGEST_MS = 9000;
@@ -54,7 +54,7 @@ export class Player {
   play() {
     if (!this.duration) return;
     if (this.t >= this.duration) this.seek(0);
-    if (calm()) return this.stepOn();
+    if (prefersReducedMotion()) return this.stepOn();
     const each_ms = Math.min(LAYER_MS, LONGEST_MS / this.duration);
     const [start, from] = [performance.now(), this.t];
     const tick = (now) => {

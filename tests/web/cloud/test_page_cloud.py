@@ -269,6 +269,6 @@ def test_cloud_that_was_not_run_is_not_called_settled(open_cloud: OpenPage) -> N
     page.route("**/dynamics", lambda route: route.abort())
     page.locator("#points").fill("1, 2\n3, 4")
     page.get_by_role("button", name="Use these").click()
-    expect(page.locator("#cloud-problem")).to_have_text("The server does not answer. Is it still running?")
+    expect(page.locator("#cloud-error")).to_have_text("The server does not answer. Is it still running?")
     expect(page.locator("#outcome")).to_have_text("What is shown has not been run.")
     expect(page.locator("#cloud-badge")).to_be_hidden()

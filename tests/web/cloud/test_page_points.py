@@ -17,7 +17,7 @@ def test_points_are_read_from_text(open_cloud: OpenPage) -> None:
     expect_n_points(page, 3)
     page.locator("#points").fill("1,1\n2,2,2")
     page.get_by_role("button", name="Use these").click()
-    expect(page.locator("#cloud-problem")).to_have_text(
+    expect(page.locator("#cloud-error")).to_have_text(
         "These points cannot be read: line 2 has 3 numbers, expected 2."
     )
 

@@ -52,13 +52,13 @@ def test_points_of_space_are_removed_but_not_placed_by_hand(open_cloud: OpenPage
     page.locator("#cloud").click(position={"x": 20, "y": 100})
     page.locator("#cloud").focus()
     page.keyboard.press("n")
-    expect(page.locator("#cloud-problem")).to_have_text(
+    expect(page.locator("#cloud-error")).to_have_text(
         "Only points of the plane are placed and moved by hand."
     )
     page.keyboard.press(".")
     page.keyboard.press("Delete")
     expect_n_points(page, 2)
-    expect(page.locator("#cloud-problem")).to_be_hidden()
+    expect(page.locator("#cloud-error")).to_be_hidden()
 
 
 def test_controls_of_the_plane_are_hidden_in_space(open_cloud: OpenPage) -> None:

@@ -102,7 +102,7 @@ def test_file_that_cannot_be_read_is_refused_with_its_line(open_review: OpenPage
         ("a.xlsx", "PK\x03\x04\x00", "it is no text; save it as csv first"),
     ]:
         upload_file(page, name, content)
-        expect(page.locator("#review-problem")).to_contain_text(f"{name} cannot be read: {problem}")
+        expect(page.locator("#review-error")).to_contain_text(f"{name} cannot be read: {problem}")
         expect(page.locator("#rows")).to_be_hidden()
 
 
@@ -228,7 +228,7 @@ def test_file_without_rows_keeps_the_previous_table(open_review: OpenPage) -> No
     upload_file(page, "reviews.csv", "id,review\n1,fine\n2,fine\n")
     expect(page.locator("#rows-state")).to_have_text("2 of 2 rows: 2 positive.")
     upload_file(page, "empty.csv", "stars,text\n")
-    expect(page.locator("#review-problem")).to_contain_text("there are no rows in it")
+    expect(page.locator("#review-error")).to_contain_text("there are no rows in it")
     assert [(row["id"], row["review"], row["label"]) for row in download_rows(page)] == [
         ("1", "fine", "positive"),
         ("2", "fine", "positive"),

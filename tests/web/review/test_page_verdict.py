@@ -203,12 +203,12 @@ def test_old_verdict_is_dimmed_during_a_request_and_after_a_failure(open_review:
     pending.pop().abort()
     expect(title).to_have_text("Verdict on an earlier text")
     expect(verdict).to_have_attribute("data-state", "old")
-    expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")
+    expect(page.locator("#review-error")).to_have_text("The server does not answer. Is it still running?")
     page.unroute("**/classify")
     page.get_by_label("Write a text").fill("A lovely mess")
     expect(title).to_have_text("Verdict")
     expect(page.locator("#verdict-label")).to_have_css("opacity", "1")
-    expect(page.locator("#review-problem")).to_be_hidden()
+    expect(page.locator("#review-error")).to_be_hidden()
 
 
 def test_examples_have_the_labels_of_their_names(open_review: OpenPage, server: str) -> None:
@@ -246,7 +246,7 @@ def test_another_model_is_selected_and_kept_in_the_link(open_page: OpenPage) -> 
 def test_missing_model_is_replaced_by_the_default_with_a_message(open_review: OpenPage) -> None:
     page = open_review(f"{SHORT_TEXT}&model=gone")
     message = "No model \u201cgone\u201d labels texts on this server: sentiment-small answers."
-    expect(page.locator("#review-problem")).to_have_text(message)
+    expect(page.locator("#review-error")).to_have_text(message)
     expect(page.locator("#verdict-title")).to_have_text("Verdict")
 
 
@@ -272,7 +272,7 @@ def test_error_message_of_the_service_is_shown(open_review: OpenPage, server: st
     page = open_review()
     limit = httpx.get(f"{server}/info").json()["limits"]["max_text_chars"]
     page.get_by_label("Write a text").fill("long " * (limit // 5 + 1))
-    expect(page.locator("#review-problem")).to_contain_text(re.compile(rf"{limit}|{limit:,}"))
+    expect(page.locator("#review-error")).to_contain_text(re.compile(rf"{limit}|{limit:,}"))
     expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
 
 
@@ -284,10 +284,10 @@ def test_failed_request_for_models_is_retried(open_page: OpenPage) -> None:
         route.fulfill(status=429, json=refusal) if is_busy.pop(0) else route.continue_()
 
     page = open_page("#review", before=lambda page: page.route("**/models", list_models))
-    expect(page.locator("#review-problem")).to_have_text("Too many requests.")
+    expect(page.locator("#review-error")).to_have_text("Too many requests.")
     write_text(page, NEGATIVE_TEXT)
     expect(page.locator("#verdict-label")).to_have_text("negative")
-    expect(page.locator("#review-problem")).to_be_hidden()
+    expect(page.locator("#review-error")).to_be_hidden()
     assert is_busy == []
 
 
@@ -296,7 +296,7 @@ def test_server_without_a_text_model_is_reported(open_page: OpenPage) -> None:
         "#review",
         before=lambda page: page.route("**/models", lambda route: route.fulfill(json={"models": []})),
     )
-    expect(page.locator("#review-problem")).to_contain_text("this server has no sentiment model")
+    expect(page.locator("#review-error")).to_contain_text("this server has no sentiment model")
 
 
 def test_verdict_is_visible_on_a_phone_without_scrolling(open_page: OpenPage) -> None:

@@ -5,10 +5,10 @@ import { colour } from "./colour.js";
 import { el } from "./element.js";
 import { CanvasPainter, SvgPainter } from "./painter.js";
 
-const SHARPNESS = 2;
+const EXPORT_SCALE = 2;
 
 /** A canvas whose `draw(painter)` is called, once a frame at most, after `redraw()` or a change of size. */
-export class Picture {
+export class Figure {
   constructor(canvas, draw) {
     Object.assign(this, { canvas, draw, pending: false });
     new ResizeObserver(() => this.redraw()).observe(canvas);
@@ -45,26 +45,26 @@ export class Picture {
 }
 
 /** Two buttons into `group` that save what `draw(painter)` draws; `size()` says how large it is. */
-export function addExport(group, name, size, draw) {
+export function addExportButtons(group, name, size, draw) {
   const button = (kind, save) =>
     el("button", { type: "button", class: "quiet small", title: `Save as ${kind}`, onclick: save }, kind);
   group.append(
-    button("PNG", async () => download(`${name}.png`, await pngOf(size(), draw))),
-    button("SVG", () => download(`${name}.svg`, svgOf(size(), draw))),
+    button("PNG", async () => download(`${name}.png`, await toPng(size(), draw))),
+    button("SVG", () => download(`${name}.svg`, toSvg(size(), draw))),
   );
 }
 
-function svgOf({ width, height }, draw) {
+function toSvg({ width, height }, draw) {
   const painter = new SvgPainter(width, height);
   painter.rect(0, 0, width, height, colour("card"));
   draw(painter);
   return new Blob([painter.toString()], { type: "image/svg+xml" });
 }
 
-export function pngOf({ width, height }, draw) {
-  const canvas = el("canvas", { width: width * SHARPNESS, height: height * SHARPNESS });
+export function toPng({ width, height }, draw) {
+  const canvas = el("canvas", { width: width * EXPORT_SCALE, height: height * EXPORT_SCALE });
   const context = canvas.getContext("2d");
-  context.scale(SHARPNESS, SHARPNESS);
+  context.scale(EXPORT_SCALE, EXPORT_SCALE);
   const painter = new CanvasPainter(context, width, height);
   painter.rect(0, 0, width, height, colour("card"));
   draw(painter);
