@@ -44,14 +44,15 @@ def main() -> None:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = chromium.new_page(viewport=SIZE, reduced_motion="reduce")  # type: ignore[arg-type]
         page.goto(f"{url}/#review")
-        page.locator("#ledger tr.total").wait_for()
+        page.locator("#contributions tr.total").wait_for()
         page.wait_for_load_state("networkidle")  # what would change it pushes the sum down
-        page.locator("#ledger tr[data-cluster]").first.hover()
+        page.locator("#contributions tr[data-cluster]").first.hover()
         page.wait_for_timeout(800)
-        top, sum_of = (page.locator(part).bounding_box() for part in (".desk", ".card:has(#ledger)"))
+        parts = (".workspace", ".card:has(#contributions)")
+        top, table = (page.locator(part).bounding_box() for part in parts)
         assert top is not None
-        assert sum_of is not None
-        height = sum_of["y"] + sum_of["height"] - top["y"] + 2 * MARGIN
+        assert table is not None
+        height = table["y"] + table["height"] - top["y"] + 2 * MARGIN
         clip = {"x": 0, "y": top["y"] - MARGIN, "width": SIZE["width"], "height": height}
         save(page.screenshot(full_page=True, clip=clip))  # type: ignore[arg-type]
         chromium.close()

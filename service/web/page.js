@@ -1,28 +1,28 @@
-/* Entry point: three views, each with its own address, the theme, and the dialog for an API key. */
+/* Entry point: opens the view that the URL names; theme, API key dialog and the button that copies a link. */
 
 import { Api } from "./shared/api.js";
 import { Cloud } from "./cloud/cloud.js";
 import { clearColourCache } from "./shared/colour.js";
 import { announce, byId, copyText, readStorage } from "./shared/element.js";
+import { VIEWS, flushFragment, parseFragment, updateFragment } from "./shared/fragment.js";
 import { Model } from "./model/model.js";
 import { Review } from "./review/review.js";
-import { VIEWS, flushLink, readLink, writeLink } from "./shared/link.js";
 
-const THEME = "hardmax-theme";
+const THEME_STORAGE = "hardmax-theme";
 
-const api = new Api(askForKey);
-const loadCards = once(() => api.get("/models").then(({ models }) => models));
-const loadInfo = once(() => api.get("/info"));
+const api = new Api(promptForKey);
+const loadCards = memoize(() => api.get("/models").then(({ models }) => models));
+const loadInfo = memoize(() => api.get("/info"));
 const views = {
-  review: new Review(api, loadCards, () => updateLink("review")),
-  cloud: new Cloud(api, loadInfo, () => updateLink("cloud")),
+  review: new Review(api, loadCards, () => updateAddress("review")),
+  cloud: new Cloud(api, loadInfo, () => updateAddress("cloud")),
 };
 views.model = new Model(loadCards, loadInfo, views);
-const opened = new Set();
-let current = null;
+const openedViews = new Set();
+let currentView = null;
 
-/** Memoizes a request. A failed request is sent again on the next call. */
-function once(request) {
+/** Caches the response of a request. A failed request is sent again on the next call. */
+function memoize(request) {
   let response = null;
   return () => {
     response ??= request();
@@ -31,48 +31,50 @@ function once(request) {
   };
 }
 
-/** Writes the state of a view into the address, unless another view has been chosen meanwhile. */
-function updateLink(view) {
-  const here = view === current && view === readLink().view;
-  if (here && opened.has(view)) writeLink(view, views[view].values());
+/** Writes the state of a view to the URL, unless another view is open or about to open. */
+function updateAddress(view) {
+  const isCurrent = view === currentView && view === parseFragment().view;
+  if (isCurrent && openedViews.has(view)) updateFragment(view, views[view].values());
 }
 
-/** Shows the view that the address names; an address without parameters keeps the view's content. */
+/** Shows the view that the URL names. Without parameters in the URL, an opened view keeps its content. */
 function showCurrentView() {
-  const { view, values } = readLink();
-  const changed = current !== null && current !== view;
-  current = view;
+  const { view, values } = parseFragment();
+  const changed = currentView !== null && currentView !== view;
+  currentView = view;
   for (const name of VIEWS) {
     byId(`view-${name}`).hidden = name !== view;
-    const tab = document.querySelector(`[data-view="${name}"]`);
-    if (name === view) tab.setAttribute("aria-current", "page");
-    else tab.removeAttribute("aria-current");
+    const link = document.querySelector(`[data-view="${name}"]`);
+    if (name === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
   }
   document.title = `${document.querySelector(`[data-view="${view}"]`).textContent} \u00b7 hardmax`;
   if (changed) {
     scrollTo(0, 0);
     byId("view-name").textContent = document.title;
   }
-  if (!opened.has(view) || view === "model" || values.size) views[view].open(values);
-  opened.add(view);
-  updateLink(view);
+  if (!openedViews.has(view) || view === "model" || values.size) views[view].open(values);
+  openedViews.add(view);
+  updateAddress(view);
 }
 
-function askForKey(reason) {
-  const dialog = byId("key");
+/** Opens the API key dialog. Resolves to the key, or to null if the user cancels. */
+function promptForKey(reason) {
+  const dialog = byId("key-dialog");
   byId("key-reason").textContent = reason;
-  byId("key-value").value = "";
+  byId("key-input").value = "";
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) =>
     dialog.addEventListener(
       "close",
-      () => resolve(dialog.returnValue === "use" ? byId("key-value").value : null),
+      () => resolve(dialog.returnValue === "use" ? byId("key-input").value : null),
       { once: true },
     ),
   );
 }
 
+/** Applies "light" or "dark"; null keeps the theme of the document. */
 function applyTheme(theme) {
   if (theme) document.documentElement.dataset.theme = theme;
   clearColourCache();
@@ -80,35 +82,37 @@ function applyTheme(theme) {
   views.cloud.repaint();
 }
 
-function switchTheme() {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
-  const next = now === "dark" ? "light" : "dark";
-  applyTheme(next);
-  localStorage.setItem(THEME, next);
+function toggleTheme() {
+  const systemTheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const currentTheme = document.documentElement.dataset.theme ?? systemTheme;
+  const theme = currentTheme === "dark" ? "light" : "dark";
+  applyTheme(theme);
+  localStorage.setItem(THEME_STORAGE, theme);
 }
 
 async function copyLink() {
-  flushLink();
-  const done = await copyText(location.href);
-  const missing = done && views[current].missing ? `, ${views[current].missing}` : "";
-  byId("share").textContent = done ? `Copied${missing}` : "Not copied: the link stands in the address bar";
-  announce(done ? `The link is copied${missing}` : byId("share").textContent);
+  flushFragment();
+  const copied = await copyText(location.href);
+  const omitted = views[currentView].omittedFromLink;
+  const note = omitted ? `, ${omitted}` : "";
+  const failure = "Copy failed: copy the address of this page instead";
+  byId("share").textContent = copied ? `Copied${note}` : failure;
+  announce(copied ? `Link copied${note}` : failure);
   setTimeout(() => (byId("share").textContent = "Copy a link to this view"), 4000);
 }
 
-byId("theme").addEventListener("click", switchTheme);
+byId("theme").addEventListener("click", toggleTheme);
 byId("share").addEventListener("click", copyLink);
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the part of the address after # names the view
+  event.preventDefault(); // the fragment of the URL names the view
   byId("views").focus();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme(null));
 addEventListener("hashchange", showCurrentView);
 document.fonts.ready.then(() => {
-  views.review.sheet.grow();
+  views.review.editor.resize();
   views.review.repaint();
   views.cloud.repaint();
 });
-applyTheme(readStorage(THEME));
+applyTheme(readStorage(THEME_STORAGE));
 showCurrentView();

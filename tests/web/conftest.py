@@ -1,7 +1,7 @@
-"""A real server and a real Chromium, once for all tests of the page.
+"""A server and a Chromium that all tests of the page share.
 
 subtle: while Playwright runs, this thread has a running event loop, and asyncio.run fails. Other tests may
-follow in this process, so Playwright ends with this folder, which is a package for that.
+follow in this process, so Playwright is stopped after this folder, which is a package for that reason.
 
 `open_page` opens a URL at a width; the test fails at its end if a page logged an error or sent a request to
 another host.
@@ -46,7 +46,7 @@ def server(small_models: Path) -> Iterator[str]:
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    expect.set_options(timeout=TIMEOUT_MS)  # a busy machine answers late
+    expect.set_options(timeout=TIMEOUT_MS)  # a busy machine is slow
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
@@ -54,14 +54,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def window(browser: Browser, server: str) -> Callable[..., BrowserContext]:
-    """One browser context for each set of options: a new one takes as much CPU time as its page.
+def browser_context(browser: Browser, server: str) -> Callable[..., BrowserContext]:
+    """Return a function that returns one browser context per set of options.
 
-    A page stays open in each, so that its process stays.
+    A new context takes as much CPU time as a page. A page stays open in each, which keeps its process alive.
     """
 
     @cache
-    def open_window(width: int, scheme: str, **extra: object) -> BrowserContext:
+    def open_context(width: int, scheme: str, **extra: object) -> BrowserContext:
         context = browser.new_context(
             viewport={"width": width, "height": 900 if width > 500 else 844},
             color_scheme=scheme,  # type: ignore[arg-type]
@@ -72,17 +72,17 @@ def window(browser: Browser, server: str) -> Callable[..., BrowserContext]:
         context.new_page().goto(f"{server}/health/live")
         return context
 
-    return open_window
+    return open_context
 
 
 @pytest.fixture
-def run_script(window: Callable[..., BrowserContext]) -> Callable[..., Any]:
-    """Evaluate a function, which may import modules of the page, in the page that stays open."""
-    return window(1440, "light").pages[0].evaluate
+def run_script(browser_context: Callable[..., BrowserContext]) -> Callable[..., Any]:
+    """Evaluate a JavaScript function, which may import modules of the page, in the page that stays open."""
+    return browser_context(1440, "light").pages[0].evaluate
 
 
 @pytest.fixture
-def open_page(window: Callable[..., BrowserContext], server: str) -> Iterator[OpenPage]:
+def open_page(browser_context: Callable[..., BrowserContext], server: str) -> Iterator[OpenPage]:
     """Open `path` of the page, as in open_page("#cloud", width=390); `before(page)` runs before that."""
     pages: list[Page] = []
     errors: list[str] = []
@@ -96,7 +96,7 @@ def open_page(window: Callable[..., BrowserContext], server: str) -> Iterator[Op
         before: Callable[[Page], None] | None = None,
         **extra: object,
     ) -> Page:
-        page = window(width, scheme, **extra).new_page()
+        page = browser_context(width, scheme, **extra).new_page()
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(f"{error}"))
         page.on("console", lambda message: errors.extend(logged_errors(message)))
@@ -109,7 +109,7 @@ def open_page(window: Callable[..., BrowserContext], server: str) -> Iterator[Op
     yield open_page
     for page in pages:
         if page.url.startswith("http"):
-            page.evaluate("localStorage.clear()")  # the contexts stay
+            page.evaluate("localStorage.clear()")  # the contexts are reused
         page.close()
     assert errors == []
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, Route
 OpenPage = Callable[..., Page]
 RunScript = Callable[..., Any]
 READY_SELECTORS = {
-    "review": "#ledger tr.total", "cloud": "#clusters tr", "model": "#cards article", "docs": ".route",
+    "review": "#contributions tr.total", "cloud": "#clusters tr", "model": "#cards article", "docs": ".route",
 }  # fmt: skip
 POSITIVE_TEXT = "A wonderful film with superb acting. I loved it."
 NEGATIVE_TEXT = "An awful film. The worst acting, a waste of time."
@@ -56,13 +56,14 @@ def add_models(page: Page, *cards: dict[str, Any], like_default: bool = False) -
 
 def write_text(page: Page, text: str) -> None:
     page.get_by_label("Write a text").fill(text)
-    page.wait_for_function("text => document.getElementById('ink').textContent.startsWith(text)", arg=text)
-    page.wait_for_function("() => document.querySelectorAll('#ink .word').length > 0")
+    starts_with = "text => document.getElementById('highlights').textContent.startsWith(text)"
+    page.wait_for_function(starts_with, arg=text)
+    page.wait_for_function("() => document.querySelectorAll('#highlights .word').length > 0")
 
 
 def hover_word(page: Page, surface: str) -> None:
     """Move the pointer to a word of the text."""
-    word = page.locator("#ink .word").filter(has_text=re.compile(f"^{re.escape(surface)}$")).first
+    word = page.locator("#highlights .word").filter(has_text=re.compile(f"^{re.escape(surface)}$")).first
     word.scroll_into_view_if_needed()
     box = word.bounding_box()
     assert box is not None
@@ -89,12 +90,12 @@ def open_route(page: Page, name: str) -> Locator:
     """Open the route with this heading, and wait for its response."""
     route = page.locator(".route").filter(has=page.get_by_role("heading", name=name, exact=True))
     route.locator("summary").click()
-    route.locator(".answer pre").wait_for()
+    route.locator(".response pre").wait_for()
     return route
 
 
-def code(page: Page, snippet: str, language: str) -> str:
-    """Return a program of the view of models."""
+def read_snippet(page: Page, view: str, language: str) -> str:
+    """Return the code in the Models view for the latest request of a view, review or cloud."""
     heading = page.get_by_role("heading", name=language)
-    block = page.locator(f"#snippet-{snippet} .snippet").filter(has=heading)
+    block = page.locator(f"#snippet-{view} .snippet").filter(has=heading)
     return block.locator("pre").inner_text()

@@ -16,7 +16,7 @@ VIEWS = ["review", "cloud", "model"]
 
 
 def test_page_weighs_less_than_its_limit() -> None:
-    """As sent by the edge: scripts and text compressed, fonts as they are."""
+    """As sent by the reverse proxy: text files are compressed, fonts are not."""
     files = [path for path in WEB.rglob("*") if path.is_file()]
     bodies = [
         path.read_bytes() if path.suffix == ".woff2" else gzip.compress(path.read_bytes()) for path in files
@@ -32,7 +32,7 @@ def test_page_names_no_foreign_host() -> None:
 
 
 def test_page_paints_first_within_its_limit(open_page: OpenPage) -> None:
-    """The best of up to six counts. On a busy machine the limit is ten times that of an empty page."""
+    """Measures the fastest of six loads. On a busy machine the limit is ten times that of an empty page."""
 
     def paint_ms(page: Page) -> float:
         page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
@@ -56,7 +56,7 @@ def test_touch_targets_have_44_pixels(open_page: OpenPage, view: str) -> None:
     page = wait_until_ready(open_page(f"#{view}", width=390, **options))
     page.wait_for_load_state("networkidle")
     if view == "review":
-        expect(page.locator("#without-words button").first).to_be_visible()
+        expect(page.locator("#removal-words button").first).to_be_visible()
     small = page.evaluate(
         """() => [...document.querySelectorAll("a, button, select, summary, .tools label, .file")]
             .filter((node) => node.checkVisibility() && !node.matches(".skip"))
@@ -73,34 +73,42 @@ def test_views_are_reached_by_keyboard(open_page: OpenPage) -> None:
     expect(page.locator(":focus")).to_have_text("Skip to the content")
     for _ in range(3):
         page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_text("A cloud")
+    expect(page.locator(":focus")).to_have_text("Cloud")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Points that follow the leader.")
-    assert page.title() == "A cloud · hardmax"
-    expect(page.locator("#view-name")).to_have_text("A cloud · hardmax")
+    assert page.title() == "Cloud · hardmax"
+    expect(page.locator("#view-name")).to_have_text("Cloud · hardmax")
     page.locator(".skip").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#views")).to_be_focused()
-    assert page.title() == "A cloud · hardmax"
+    assert page.title() == "Cloud · hardmax"
+
+
+@pytest.mark.parametrize("view", ["review", "cloud", "model"])
+def test_opening_a_view_neither_scrolls_nor_focuses(open_page: OpenPage, view: str) -> None:
+    """Browsers scroll to the element whose id is the fragment, and focus it."""
+    page = wait_until_ready(open_page(f"#{view}"))
+    page.wait_for_load_state()
+    assert page.evaluate("[scrollY, document.activeElement.tagName]") == [0, "BODY"]
 
 
 def test_view_that_is_being_left_does_not_return(open_page: OpenPage) -> None:
-    """Its response may come between the click and the next view."""
+    """Its response may arrive after the click and before the next view is shown."""
     page = wait_until_ready(open_page("#review"))
     page.evaluate(
         """() => {
             document.querySelector("[data-view=cloud]").click();
-            document.getElementById("review").dispatchEvent(new Event("input"));
+            document.getElementById("review-text").dispatchEvent(new Event("input"));
         }"""
     )
     expect(page.locator("#view-cloud")).to_be_visible()
 
 
-def test_theme_switch_turns_paper_dark_and_is_remembered(open_page: OpenPage) -> None:
+def test_theme_button_switches_the_background_and_is_stored(open_page: OpenPage) -> None:
     page = open_page()
-    paper = "getComputedStyle(document.documentElement).backgroundColor"
-    assert page.evaluate(paper) == "rgb(248, 246, 241)"
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    assert page.evaluate(background) == "rgb(248, 246, 241)"
     page.get_by_role("button", name="Switch between light and dark").click()
-    assert page.evaluate(paper) == "rgb(18, 20, 23)"
+    assert page.evaluate(background) == "rgb(18, 20, 23)"
     page.reload()
-    assert page.evaluate(paper) == "rgb(18, 20, 23)"
+    assert page.evaluate(background) == "rgb(18, 20, 23)"

@@ -1,408 +1,392 @@
-/* Room 2: a cloud of points, the rules, and what becomes of it. Joins board, landscape, trajectory and outcome. */
+/* The Cloud view: holds the points and the parameters, runs them (POST /dynamics), and updates the plot, the controls
+   and the result. */
 
 import { LatestRequest, formatError } from "../shared/api.js";
-import { Board } from "./board.js";
+import { CanvasInput } from "./canvas_input.js";
 import { Ellipse } from "./ellipse.js";
 import { announce, byId, prefersReducedMotion, el, plural, showError } from "../shared/element.js";
-import { Trajectory, packed } from "./trajectory.js";
-import { listenForPoints } from "./intake.js";
-import { Landscape } from "./landscape.js";
-import { matrixOf, shapeOf } from "./matrix.js";
-import { showBadge, showOutcome, verdictOf } from "./outcome.js";
-import { Past } from "./past.js";
+import { Trajectory, flattenRows } from "./trajectory.js";
+import { listenForPoints } from "./point_input.js";
+import { CloudPlot } from "./cloud_plot.js";
+import { matrixToShape, shapeToMatrix } from "./matrix.js";
+import { describeStatus, showBadge, showResult } from "./result_panel.js";
+import { UndoHistory } from "./undo_history.js";
 import { Figure, addExportButtons } from "../shared/figure.js";
 import { Player } from "../shared/player.js";
 import { PRESETS } from "./presets.js";
-import { Softmax } from "./softmax.js";
-import { Camera } from "./space.js";
-import { reasonOf, sentenceOf } from "./why.js";
-import { Control } from "./control.js";
+import { SoftmaxComparison } from "./softmax.js";
+import { Camera } from "./camera.js";
+import { explainPoint, formatExplanation } from "./explanation.js";
+import { LeaderControl } from "./control.js";
+import { formatLinkValues, isLinkable, parseLinkValues } from "./link_values.js";
 
-const EDIT_MS = 40;
-const LINKED_UP_TO = 300;
-const LISTED_UP_TO = 2000;
-const REACH = 1.2; // of the cube around a cloud in space: its far corners may be cut
-const FAR = 400; // layers; a certificate comes long before, ties of the limit would go on
+const EDIT_DELAY_MS = 40;
+const MAX_LISTED_POINTS = 2000;
+const MAX_LAYERS = 400; // certified clouds need far fewer; one that converges to a tie may need more
+const SPACE_FIT = 1.2; // visible half width in space, in half sides of the cube around the cloud: corners may be cut
 
 export class Cloud {
-  /** `info()` resolves to what the server says of itself; `onChange()` hears that the link has changed. */
-  constructor(api, info, onChange) {
+  /** `loadInfo()` resolves to the answer of /info; `onChange()` is called when the link changes. */
+  constructor(api, loadInfo, onChange) {
     Object.assign(this, {
       api,
-      info,
+      loadInfo,
       onChange,
-      latest: new LatestRequest(EDIT_MS),
+      latestRequest: new LatestRequest(EDIT_DELAY_MS),
       points: [],
       alpha: 0.5,
       preset: null,
       seed: 1,
-      announced: 0,
-      past: new Past(byId("undo")),
+      lastTime: 0,
+      history: new UndoHistory(byId("undo")),
       hovered: null,
       camera: new Camera(),
     });
-    this.landscape = new Landscape();
-    this.landscape.camera = this.camera;
+    this.plot = new CloudPlot(this.camera);
     this.trajectory = new Trajectory([], null, this.camera);
-    this.landscape.show(this.trajectory);
-    this.picture = new Figure(byId("cloud"), (painter) => this.landscape.draw(painter));
+    this.plot.setTrajectory(this.trajectory);
+    this.figure = new Figure(byId("cloud-canvas"), (painter) => this.plot.draw(painter));
     this.player = new Player(byId("cloud-player"), "the cloud", {
-      onTime: (t) => this.moveTo(t),
-      describe: (t) => this.describe(t),
+      onTime: (t) => this.showTime(t),
+      describe: (t) => this.describeTime(t),
     });
     this.ellipse = new Ellipse(byId("ellipse"), {
-      before: () => this.remember("matrix"),
-      onShape: () => this.change(),
+      onBeforeChange: () => this.saveState("matrix"),
+      onChange: () => this.run(),
     });
-    this.board = new Board(byId("cloud"), this.landscape, this.acts());
-    this.softmax = new Softmax(() => this.change());
-    this.control = new Control(api, this);
-    this.listen();
+    this.input = new CanvasInput(byId("cloud-canvas"), this.plot, this.inputActions());
+    this.softmax = new SoftmaxComparison(() => this.run());
+    this.control = new LeaderControl(api, this);
+    this.addListeners();
   }
 
-  listen() {
-    byId("alpha").addEventListener("input", (event) => this.setAlpha(2 ** Number(event.target.value)));
+  addListeners() {
+    byId("alpha").addEventListener("input", (event) => this.changeAlpha(2 ** Number(event.target.value)));
     byId("undo").addEventListener("click", () => this.undo());
     document.addEventListener("keydown", (event) => {
-      const wanted = (event.ctrlKey || event.metaKey) && !event.shiftKey && event.key.toLowerCase() === "z";
-      if (!wanted || byId("view-cloud").hidden || event.target.matches("textarea")) return;
+      const isUndo = (event.ctrlKey || event.metaKey) && !event.shiftKey && event.key.toLowerCase() === "z";
+      if (!isUndo || byId("view-cloud").hidden || event.target.matches("textarea")) return;
       event.preventDefault();
       this.undo();
     });
-    byId("presets").append(
-      ...Object.entries(PRESETS).map(([name, { title }]) =>
-        el(
-          "button",
-          {
-            type: "button",
-            class: "chip",
-            "data-preset": name,
-            "aria-pressed": "false",
-            onclick: () => this.choosePreset(name),
-          },
-          title,
-        ),
-      ),
-    );
-    listenForPoints((rows) => this.read(rows));
-    const size = () => ({ width: this.picture.width, height: this.picture.height });
-    addExportButtons(byId("cloud-export"), "cloud", size, (painter) => this.landscape.draw(painter));
+    byId("presets").append(...Object.keys(PRESETS).map((name) => this.createPresetButton(name)));
+    listenForPoints((read) => this.readPoints(read));
+    const size = () => ({ width: this.figure.width, height: this.figure.height });
+    addExportButtons(byId("cloud-export"), "cloud", size, (painter) => this.plot.draw(painter));
   }
 
-  /** What hands on the board do. */
-  acts() {
+  createPresetButton(name) {
+    return el(
+      "button",
+      {
+        type: "button",
+        class: "chip",
+        "data-preset": name,
+        "aria-pressed": "false",
+        onclick: () => this.choosePreset(name),
+      },
+      PRESETS[name].title,
+    );
+  }
+
+  /** The actions of CanvasInput. */
+  inputActions() {
     return {
       tool: () => document.querySelector("#tools input:checked").value,
-      place: (x, y) => this.addPoint(x, y),
-      move: (i, x, y) => this.edit(`move ${i}`, (points) => (points[i] = [x, y])),
-      nudge: (i, dx, dy) =>
-        this.edit(`move ${i}`, (points) => (points[i] = [tidy(points[i][0] + dx), tidy(points[i][1] + dy)])),
-      remove: (i) => this.removePoint(i),
-      mark: (i) => this.control.mark(i),
-      select: (i) => this.select(i),
-      look: (i) => this.look(i),
-      choose: (step) =>
-        this.points.length &&
-        this.select(
-          ((this.landscape.selected ?? (step > 0 ? -1 : 0)) + step + this.points.length) % this.points.length,
-          true,
-        ),
-      play: () => this.player.toggle(),
-      zoom: () => this.picture.redraw(),
-      turn: (yaw, pitch) => this.turn(yaw, pitch),
+      addPoint: (x, y) => this.addPoint(x, y),
+      movePoint: (i, x, y) => this.editPoints(`move ${i}`, (points) => (points[i] = [x, y])),
+      nudgePoint: (i, dx, dy) =>
+        this.editPoints(`move ${i}`, (points) => {
+          points[i] = [points[i][0] + dx, points[i][1] + dy].map((x) => Number(x.toFixed(6)));
+        }),
+      removePoint: (i) => this.removePoint(i),
+      toggleMark: (i) => this.control.toggleMark(i),
+      selectPoint: (i) => this.selectPoint(i),
+      selectNext: (step) => this.selectNext(step),
+      hoverPoint: (i) => this.hoverPoint(i),
+      rotate: (yaw, pitch) => this.rotate(yaw, pitch),
+      togglePlay: () => this.player.toggle(),
+      redraw: () => this.figure.redraw(),
     };
   }
 
-  /** Changes the points by hand: back to layer 0, which is where they are put. */
-  edit(kind, change) {
+  /** Applies `edit(points)` to a copy of the points, goes to layer 0 and runs the cloud. Returns the result of
+      `edit`. */
+  editPoints(kind, edit) {
     if (kind !== "remove" && this.points.some((row) => row.length !== 2)) {
-      showError(byId("cloud-error"), "Only points of the plane are placed and moved by hand.");
+      showError(byId("cloud-error"), "Points can be added and moved only if they have two coordinates.");
       return null;
     }
-    this.remember(kind);
-    this.control.forget();
-    this.points = [...this.points]; // trajectories and undo hold the array they were made of
-    const result = change(this.points);
+    this.saveState(kind);
+    this.control.discardAnswer();
+    this.points = [...this.points]; // trajectories and the undo history refer to the array before the edit
+    const result = edit(this.points);
     this.preset = null;
-    const answer = this.points.length >= this.trajectory.n ? stale(this.trajectory.answer) : null;
-    this.show(new Trajectory(this.points, answer, this.camera), 0);
-    this.change();
+    const answer = this.points.length >= this.trajectory.n ? removeTrajectory(this.trajectory.answer) : null;
+    this.showTrajectory(new Trajectory(this.points, answer, this.camera), 0);
+    this.run();
     return result;
   }
 
-  /** Dragging a point that was just placed belongs to placing it. */
   addPoint(x, y) {
-    const i = this.edit("place", (points) => points.push([x, y]) - 1);
-    this.past.continueAs(`move ${i}`);
+    const i = this.editPoints("add", (points) => points.push([x, y]) - 1);
+    this.history.continueWith(`move ${i}`); // one undo removes a point that was dragged after it was added
     return i;
   }
 
   removePoint(i) {
-    this.select(null);
-    this.control.clear();
-    this.edit("remove", (points) => points.splice(i, 1));
+    this.selectPoint(null);
+    this.control.clearMarks();
+    this.editPoints("remove", (points) => points.splice(i, 1));
     announce(`Point ${i} removed, ${this.points.length} left`);
   }
 
-  remember(kind) {
+  saveState(kind) {
     const { points, preset, seed, alpha } = this;
     const { stretch, turn } = this.ellipse;
-    const { centre, reach } = this.landscape.view;
-    this.past.keep(kind, { points, preset, seed, alpha, stretch, turn, centre, reach });
+    const { centre, reach } = this.plot.view;
+    this.history.push(kind, { points, preset, seed, alpha, stretch, turn, centre, reach });
   }
 
   undo() {
-    const state = this.past.pop();
+    const state = this.history.pop();
     if (!state) return undefined;
     const { points, preset, seed, alpha, stretch, turn, centre, reach } = state;
     Object.assign(this, { points, preset, seed });
-    Object.assign(this.landscape.view, { centre, reach });
-    this.landscape.selected = this.hovered = null;
-    this.control.clear();
-    this.showAlpha(alpha);
-    this.ellipse.show({ stretch, turn });
-    this.show(new Trajectory(points, null, this.camera), 0);
+    Object.assign(this.plot.view, { centre, reach });
+    this.plot.selected = this.hovered = null;
+    this.control.clearMarks();
+    this.setAlpha(alpha);
+    this.ellipse.setShape({ stretch, turn });
+    this.showTrajectory(new Trajectory(points, null, this.camera), 0);
     announce("Undone");
-    return this.change();
+    return this.run();
   }
 
-  select(i, aloud = false) {
-    this.landscape.selected = i;
-    this.explain();
-    if (aloud) announce(`Point ${i} at ${this.points[i].slice(0, 2).join(", ")}. ${byId("why").textContent}`);
+  selectPoint(i) {
+    this.plot.selected = i;
+    this.updateExplanation();
   }
 
-  /** Turns a cloud in space; what is under the pointer is looked for again when it rests. */
-  turn(yaw, pitch) {
-    this.camera.turn(yaw, pitch);
-    this.trajectory.look(this.camera);
-    this.picture.redraw();
+  /** Selects the next point, or the previous one for step -1, and announces it. */
+  selectNext(step) {
+    const n = this.points.length;
+    if (!n) return;
+    const i = ((this.plot.selected ?? (step > 0 ? -1 : 0)) + step + n) % n;
+    this.selectPoint(i);
+    announce(`Point ${i} at ${this.points[i].slice(0, 2).join(", ")}. ${byId("explanation").textContent}`);
+  }
+
+  hoverPoint(i) {
+    if (i === this.hovered) return;
+    this.hovered = i;
+    this.updateExplanation();
+  }
+
+  rotate(yaw, pitch) {
+    this.camera.rotate(yaw, pitch);
+    this.trajectory.project(this.camera);
+    this.figure.redraw();
     this.onChange();
   }
 
-  look(i) {
-    if (i === this.hovered) return;
-    this.hovered = i;
-    this.explain();
+  /** Explains the hovered or else the selected point, in the plot and as text. */
+  updateExplanation() {
+    const { plot, trajectory } = this;
+    const i = this.hovered ?? plot.selected;
+    const t = Math.min(plot.t, trajectory.layers);
+    const A = trajectory.points[0]?.length === 2 ? shapeToMatrix(this.ellipse) : null;
+    const explanation =
+      i !== null && i < trajectory.n
+        ? explainPoint(i, trajectory.n, trajectory.pointsAt(t), A, trajectory.targetAt(i, t))
+        : null;
+    Object.assign(plot, { explanation, alpha: this.alpha });
+    byId("explanation").textContent = explanation ? formatExplanation(explanation, this.alpha) : "";
+    this.figure.redraw();
   }
 
-  /** Shows why the point that is looked at goes where it goes: on the picture, and in words. */
-  explain() {
-    const { landscape, trajectory } = this;
-    const i = this.hovered ?? landscape.selected;
-    const known = i !== null && i < trajectory.n;
-    const plane = trajectory.points[0]?.length === 2;
-    landscape.alpha = this.alpha;
-    const A = plane ? matrixOf(this.ellipse) : null;
-    const t = Math.min(landscape.t, trajectory.layers);
-    landscape.reason = known ? reasonOf(i, trajectory.n, trajectory.rowsAt(t), A, trajectory.meanOf(i, t)) : null;
-    byId("why").textContent = known ? sentenceOf(landscape.reason, this.alpha) : "";
-    this.picture.redraw();
-  }
-
+  /** Loads a preset. A seeded one that is loaded already gets the next seed. */
   choosePreset(name) {
-    if (this.preset === name && PRESETS[name].again) this.seed += 1;
-    this.usePreset(name, this.seed);
+    const { alpha, points, seeded } = PRESETS[name];
+    this.saveState("load");
+    if (this.preset === name && seeded) this.seed += 1;
+    this.setAlpha(alpha);
+    this.ellipse.setShape({ stretch: 1, turn: 0 });
+    this.loadPoints(points(this.seed), name);
   }
 
-  usePreset(name, seed) {
-    this.remember("load");
-    const { alpha, points } = PRESETS[name];
-    this.seed = seed;
-    this.showAlpha(alpha);
-    this.ellipse.show({ stretch: 1, turn: 0 });
-    this.load(points(seed), name);
-  }
-
-  /** A new cloud in place of the present one. It plays once by itself. */
-  load(points, preset = null) {
+  /** Replaces the points, fits the view, and plays the trajectory once. */
+  loadPoints(points, preset = null) {
     this.points = points;
     this.preset = preset;
-    this.landscape.selected = this.hovered = null;
-    this.control.clear();
-    this.show(new Trajectory(points, null, this.camera), 0);
-    const reach = this.landscape.extent * REACH;
-    this.landscape.view.fit(this.inSpace ? [reach, reach, -reach, -reach] : packed(points, 2), { least: 1 });
-    return this.change(true);
+    this.plot.selected = this.hovered = null;
+    this.control.clearMarks();
+    this.showTrajectory(new Trajectory(points, null, this.camera), 0);
+    const reach = this.plot.extent * SPACE_FIT;
+    const visible = this.inSpace ? [reach, reach, -reach, -reach] : flattenRows(points, 2);
+    this.plot.view.fit(visible, { minReach: 1 });
+    return this.run({ replay: true });
   }
 
   get inSpace() {
     return this.trajectory.stride === 3;
   }
 
-  async read(rows) {
+  /** Loads the points that `read()` resolves to, or shows why it failed. */
+  async readPoints(read) {
     try {
-      const points = await rows();
-      this.remember("load");
-      await this.load(points);
-      announce(`${plural(this.points.length, "point")} read`);
+      const points = await read();
+      this.saveState("load");
+      await this.loadPoints(points);
+      announce(`${plural(this.points.length, "point")} loaded`);
     } catch (error) {
       showError(byId("cloud-error"), `These points cannot be read: ${error.message}.`);
     }
   }
 
+  changeAlpha(alpha) {
+    this.saveState("alpha");
+    this.setAlpha(alpha);
+    this.run();
+  }
+
   setAlpha(alpha) {
-    this.remember("alpha");
-    this.showAlpha(alpha);
-    this.change();
-  }
-
-  showAlpha(alpha) {
     this.alpha = Number(alpha.toPrecision(3));
-    byId("alpha").value = Math.log2(alpha);
-    byId("alpha").style.setProperty("--done", (Math.log2(alpha) + 5) / 10);
-    byId("alpha-value").textContent =
-      `${this.alpha}: ${Math.round((100 * alpha) / (1 + alpha))} % of the way`;
+    const slider = byId("alpha");
+    slider.value = Math.log2(alpha);
+    slider.style.setProperty("--done", (Math.log2(alpha) + 5) / 10);
+    const percent = Math.round((100 * alpha) / (1 + alpha));
+    byId("alpha-value").textContent = `${this.alpha}: ${percent} % of the way`;
   }
 
+  /** Changes A to a matrix that /control found. */
+  useMatrix(A) {
+    this.saveState("control");
+    this.ellipse.setShape(matrixToShape(A));
+    return this.run();
+  }
+
+  /** Returns the body of the request to /dynamics, without max_layers. */
   request() {
-    const plane = this.points.every((row) => row.length === 2);
+    const inPlane = this.points.every((row) => row.length === 2);
     const { temperature } = this.softmax;
     const include = ["assignment", "limits", "trajectory", "polytope", ...(temperature ? ["softmax"] : [])];
-    const A = plane ? matrixOf(this.ellipse) : null;
+    const A = inPlane ? shapeToMatrix(this.ellipse) : null;
     return { points: this.points, alpha: this.alpha, A, include, temperature };
   }
 
-  /** Runs the cloud for no more layers than the server allows. */
-  async ask(signal) {
-    const { limits } = await this.info();
-    const max_layers = Math.min(FAR, limits.max_layers);
+  async sendRequest(signal) {
+    const { limits } = await this.loadInfo();
+    const max_layers = Math.min(MAX_LAYERS, limits.max_layers);
     return this.api.post("/dynamics", { ...this.request(), max_layers }, signal);
   }
 
-  /** Something is different: ask what becomes of it now. */
-  async change(rewind = false) {
+  /** Runs the cloud after a change and shows its result; `replay` plays the trajectory from layer 0. */
+  async run({ replay = false } = {}) {
     this.showPoints();
     this.onChange();
     showError(byId("cloud-error"), null);
     if (!this.points.length) {
-      this.latest.stop();
-      return this.show(new Trajectory([], null, this.camera), 0);
+      this.latestRequest.stop();
+      return this.showTrajectory(new Trajectory([], null, this.camera), 0);
     }
-    const points = this.points;
+    const { points } = this;
     try {
-      const answer = await this.latest.run((signal) => this.ask(signal));
-      return answer && this.answered(points, answer, rewind);
+      const answer = await this.latestRequest.run((signal) => this.sendRequest(signal));
+      return answer && this.showAnswer(points, answer, replay);
     } catch (error) {
-      return this.fail(error);
+      return this.showFailure(error);
     }
   }
 
-  answered(points, answer, rewind) {
-    this.show(new Trajectory(points, answer, this.camera), rewind ? 0 : Math.min(this.player.t, this.trajectory.layers));
-    announce(verdictOf(answer).short);
-    if (rewind && !prefersReducedMotion()) this.player.play();
+  showAnswer(points, answer, replay) {
+    const t = replay ? 0 : Math.min(this.player.t, this.trajectory.layers);
+    this.showTrajectory(new Trajectory(points, answer, this.camera), t);
+    announce(describeStatus(answer).title);
+    if (replay && !prefersReducedMotion()) this.player.play();
     return answer;
   }
 
-  show(trajectory, at) {
-    this.trajectory = trajectory;
-    this.landscape.show(trajectory);
-    const { answer } = trajectory;
-    byId("view-cloud").classList.toggle("space", this.inSpace);
-    const marks =
-      trajectory.certified === null
-        ? []
-        : [{ layer: trajectory.certified, title: `certified at layer ${trajectory.certified}` }];
-    this.player.load(answer?.trajectory ? trajectory.layers : 0, { at, marks });
-    this.softmax.show(answer?.softmax ?? null);
-    this.explain();
-    if (answer && !answer.trajectory) return;
-    showBadge(byId("cloud-badge"), answer);
-    showOutcome(trajectory.n && answer ? answer : null, trajectory);
-  }
-
-  showPoints() {
-    for (const chip of byId("presets").children)
-      chip.setAttribute("aria-pressed", String(chip.dataset.preset === this.preset));
-    const area = byId("points");
-    if (document.activeElement === area) return;
-    const many = this.points.length > LISTED_UP_TO;
-    area.value = many
-      ? `# ${this.points.length} points: too many to list`
-      : this.points.map((row) => row.join(", ")).join("\n");
-  }
-
-  describe(t) {
-    const at = Number(t.toFixed(1));
-    return this.trajectory?.certified !== null && t > this.trajectory?.certified
-      ? `layer ${at}, closed form`
-      : `layer ${at}`;
-  }
-
-  moveTo(t) {
-    if (!this.landscape) return;
-    this.landscape.t = t;
-    this.softmax.moveTo(t);
-    for (const { index, layer } of this.trajectory.emerging) {
-      if (this.announced < layer && t >= layer) announce(`Point ${index} becomes a leader at layer ${layer}`);
-    }
-    this.announced = t;
-    this.explain();
-  }
-
-  /** A and its answer, as /control found them. */
-  useMatrix(A) {
-    this.remember("control");
-    this.ellipse.show(shapeOf(A));
-    return this.change();
-  }
-
-  fail(error) {
+  showFailure(error) {
     showBadge(byId("cloud-badge"), null);
-    showOutcome(null, new Trajectory([], null, this.camera));
-    byId("outcome").textContent = "What is shown has not been run.";
+    showResult(null, new Trajectory([], null, this.camera));
+    byId("result").textContent = "These points have not been run.";
     showError(byId("cloud-error"), formatError(error));
   }
 
-  /** What a copied link leaves out, in words. */
-  get missing() {
-    const fits = this.preset || this.points.length <= LINKED_UP_TO;
-    return fits ? null : "without the points, which are too many for a link";
+  /** Shows a trajectory at time t: the plot, the player and, unless its answer is incomplete, the result. */
+  showTrajectory(trajectory, t) {
+    this.trajectory = trajectory;
+    this.plot.setTrajectory(trajectory);
+    const { answer, certifiedLayer } = trajectory;
+    byId("view-cloud").classList.toggle("space", this.inSpace);
+    const marks =
+      certifiedLayer === null ? [] : [{ layer: certifiedLayer, title: `certified at layer ${certifiedLayer}` }];
+    this.player.load(answer?.trajectory ? trajectory.layers : 0, { at: t, marks });
+    this.softmax.showResult(answer?.softmax ?? null);
+    this.updateExplanation();
+    if (answer && !answer.trajectory) return;
+    showBadge(byId("cloud-badge"), answer);
+    showResult(trajectory.n ? answer : null, trajectory);
   }
 
-  /** The state as a link says it. A large cloud of one's own is too long for a link; of an empty plane the points are
-      ";", as a link leaves out what is empty. */
+  /** Shows the preset and the points as text, unless the text is being edited. */
+  showPoints() {
+    for (const button of byId("presets").children)
+      button.setAttribute("aria-pressed", String(button.dataset.preset === this.preset));
+    const textarea = byId("points");
+    if (document.activeElement === textarea) return;
+    textarea.value =
+      this.points.length > MAX_LISTED_POINTS
+        ? `# ${this.points.length} points: too many to list`
+        : this.points.map((row) => row.join(", ")).join("\n");
+  }
+
+  describeTime(t) {
+    const { certifiedLayer } = this.trajectory;
+    const layer = `layer ${Number(t.toFixed(1))}`;
+    return certifiedLayer !== null && t > certifiedLayer ? `${layer}, closed form` : layer;
+  }
+
+  showTime(t) {
+    this.plot.t = t;
+    this.softmax.showTime(t);
+    for (const { index, layer } of this.trajectory.emergingLeaders)
+      if (this.lastTime < layer && t >= layer) announce(`Point ${index} becomes a leader at layer ${layer}`);
+    this.lastTime = t;
+    this.updateExplanation();
+  }
+
+  /** What the link leaves out, as text; null if it is complete. */
+  get omittedFromLink() {
+    return isLinkable(this) ? null : "without the points, which are too many for a link";
+  }
+
+  /** The values of the link. */
   values() {
-    const { stretch, turn } = this.ellipse;
-    const named = this.preset && { preset: this.preset, seed: PRESETS[this.preset].again ? this.seed : null };
-    const points = this.points.map((row) => row.join(",")).join(";") || ";";
-    const listed = this.points.length <= LINKED_UP_TO ? { points } : {};
-    const A = stretch === 1 ? {} : { stretch: stretch.toFixed(3), turn: Math.round(turn) };
-    const look = [this.camera.yaw, this.camera.pitch].map((x) => x.toFixed(2)).join(",");
-    const { temperature } = this.softmax;
-    const at = { alpha: this.alpha, ...A, softmax: temperature };
-    return { ...(named || listed), ...at, look: this.inSpace ? look : null };
+    return formatLinkValues(this);
   }
 
-  /** Opens the room with what a link says. */
+  /** Opens the view with the values of a link. */
   open(values) {
-    const wanted = values.get("preset");
-    const preset = Object.hasOwn(PRESETS, wanted) ? wanted : values.has("points") ? null : "triangle";
-    const rows = (values.get("points") ?? "").split(";").filter(Boolean);
-    const [yaw, pitch] = (values.get("look") ?? "").split(",").map(Number);
-    if (Number.isFinite(yaw + pitch)) Object.assign(this.camera, { yaw, pitch });
-    this.seed = Number(values.get("seed")) || 1;
-    this.showAlpha(Number(values.get("alpha")) || (preset ? PRESETS[preset].alpha : 0.5));
-    this.ellipse.show({ stretch: Number(values.get("stretch")) || 1, turn: Number(values.get("turn")) || 0 });
-    this.softmax.use(Number(values.get("softmax")));
-    return this.load(
-      preset ? PRESETS[preset].points(this.seed) : rows.map((row) => row.split(",").map(Number)),
-      preset,
-    );
+    const { preset, seed, points, alpha, shape, temperature, camera } = parseLinkValues(values);
+    Object.assign(this.camera, camera);
+    this.seed = seed;
+    this.setAlpha(alpha);
+    this.ellipse.setShape(shape);
+    this.softmax.setTemperature(temperature);
+    return this.loadPoints(points, preset);
   }
 
   repaint() {
-    this.picture.redraw();
+    this.figure.redraw();
   }
 }
 
-const tidy = (x) => Number(x.toFixed(6));
+const NO_TRAJECTORY = { trajectory: null, limits: null, polytope: null, softmax: null, certified_layer: null };
 
-const WITHOUT_TRAJECTORY = { trajectory: null, limits: null, polytope: null, softmax: null, certified_layer: null };
-
-/** While the next answer is on its way the colours and first leaders of the last one stay; its trajectory does not. */
-function stale(answer) {
+/** Returns an answer with only its clusters and the leaders of layer 0, to be shown until the next one arrives. */
+function removeTrajectory(answer) {
   const leaders = answer?.leaders.filter(({ since_layer }) => since_layer === 0);
-  return answer && { ...answer, leaders, ...WITHOUT_TRAJECTORY };
+  return answer && { ...answer, leaders, ...NO_TRAJECTORY };
 }

@@ -1,65 +1,64 @@
-/* Marks points and requests a matrix A under which they lead (POST /control). */
+/* The choice of leaders: marks points, and requests a matrix A that makes them leaders (POST /control). */
 
 import { LatestRequest, formatError } from "../shared/api.js";
 import { announce, byId, plural } from "../shared/element.js";
 
-export class Control {
+export class LeaderControl {
   constructor(api, cloud) {
-    Object.assign(this, { api, cloud, latest: new LatestRequest(), marked: cloud.landscape.marked });
-    byId("control").addEventListener("click", () => this.ask());
-    byId("control-clear").addEventListener("click", () => this.clear());
-    this.show();
+    Object.assign(this, { api, cloud, latestRequest: new LatestRequest(), marked: cloud.plot.marked });
+    byId("control").addEventListener("click", () => this.findMatrix());
+    byId("control-clear").addEventListener("click", () => this.clearMarks());
+    this.showMarks();
   }
 
-  mark(i) {
+  toggleMark(i) {
     if (!this.marked.delete(i)) this.marked.add(i);
-    this.forget();
-    announce(`Point ${i} ${this.marked.has(i) ? "marked" : "no longer marked"}`);
-    this.show();
+    this.discardAnswer();
+    announce(`Point ${i} ${this.marked.has(i) ? "marked" : "unmarked"}`);
+    this.showMarks();
   }
 
-  clear() {
+  clearMarks() {
     this.marked.clear();
-    this.forget();
-    this.show();
+    this.discardAnswer();
+    this.showMarks();
   }
 
-  /** Stops a running request and clears its answer: the points or the marks have changed. */
-  forget() {
-    this.latest.stop();
+  /** Cancels a running request and clears its answer, because the points or the marks have changed. */
+  discardAnswer() {
+    this.latestRequest.stop();
     byId("control-answer").textContent = "";
   }
 
-  show() {
-    byId("control").disabled = this.marked.size === 0;
-    byId("control-count").textContent = this.marked.size
-      ? `${plural(this.marked.size, "point")} marked`
-      : "none marked yet";
-    this.cloud.picture.redraw();
+  showMarks() {
+    const { size } = this.marked;
+    byId("control").disabled = size === 0;
+    byId("control-count").textContent = size ? `${plural(size, "point")} marked` : "No points marked";
+    this.cloud.figure.redraw();
   }
 
-  async ask() {
+  async findMatrix() {
     const leaders = [...this.marked].sort((a, b) => a - b);
-    const answer = byId("control-answer");
-    answer.textContent = "Looking for it \u2026";
+    const output = byId("control-answer");
+    output.textContent = "Searching \u2026";
     try {
       const body = { points: this.cloud.points, leaders };
-      const found = await this.latest.run((signal) => this.api.post("/control", body, signal));
-      if (!found) return;
-      answer.textContent = [sentenceOf(found, leaders.length), found.note].filter(Boolean).join(" ");
-      if (found.feasible && found.A.length === 2) await this.cloud.useMatrix(found.A);
+      const answer = await this.latestRequest.run((signal) => this.api.post("/control", body, signal));
+      if (!answer) return;
+      output.textContent = [formatAnswer(answer, leaders.length), answer.note].filter(Boolean).join(" ");
+      if (answer.feasible && answer.A.length === 2) await this.cloud.useMatrix(answer.A);
     } catch (error) {
-      answer.textContent = formatError(error);
+      output.textContent = formatError(error);
     }
   }
 }
 
-function sentenceOf({ feasible, margin, A }, count) {
+function formatAnswer({ feasible, margin, A }, nLeaders) {
   if (feasible) {
-    const used = A.length === 2 ? " The picture now uses it." : "";
+    const used = A.length === 2 ? " The plot now uses it." : "";
     return `Found${margin === null ? "" : `, with margin ${margin.toPrecision(3)}`}.${used}`;
   }
-  if (feasible === null) return "It could be proved neither that there is such an A nor that there is none.";
-  const who = count === 1 ? "this point cannot lead" : "these points cannot all lead";
-  return `No A does it: ${who} from the start.`;
+  if (feasible === null) return "Undecided: it is proved neither that such an A exists nor that none exists.";
+  const points = nLeaders === 1 ? "this point cannot be a leader" : "these points cannot all be leaders";
+  return `No such A exists: ${points} from layer 0.`;
 }

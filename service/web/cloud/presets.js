@@ -1,4 +1,4 @@
-/* Clouds to start from. Each is a function of nothing but a seed, so that a link can name it. */
+/* Preset clouds. A link stores the name and the seed of a preset instead of its points. */
 
 const TRIANGLE = [
   [1, 1],
@@ -34,22 +34,23 @@ const TIES = [
   [-0.3, 0.55],
 ];
 
-/** Presets by name: alpha and a cloud. The first two are figure 2 of the paper. */
+/** Presets by name. `points(seed)` returns the points; `seeded` ones depend on the seed. The first two are figure 2 of
+    the paper. */
 export const PRESETS = {
   triangle: { title: "Three leaders", alpha: 0.5, points: () => TRIANGLE },
   emerging: { title: "A leader emerges", alpha: 0.5, points: () => EMERGING },
-  random: { title: "Random", alpha: 0.5, points: (seed) => gaussian(80, seed), again: true },
-  grid: { title: "Grid", alpha: 0.5, points: () => grid(9) },
-  circle: { title: "Circle", alpha: 0.5, points: () => circle(24) },
+  random: { title: "Random", alpha: 0.5, points: (seed) => sampleGaussian(80, seed), seeded: true },
+  grid: { title: "Grid", alpha: 0.5, points: () => createGrid(9) },
+  circle: { title: "Circle", alpha: 0.5, points: () => createCircle(24) },
   ties: { title: "Square with ties", alpha: 0.5, points: () => TIES },
-  space: { title: "In space", alpha: 0.5, points: (seed) => gaussian(60, seed, 3), again: true },
-  many: { title: "10,000 points", alpha: 0.5, points: (seed) => gaussian(10_000, seed), again: true },
+  space: { title: "In 3D", alpha: 0.5, points: (seed) => sampleGaussian(60, seed, 3), seeded: true },
+  many: { title: "10,000 points", alpha: 0.5, points: (seed) => sampleGaussian(10_000, seed), seeded: true },
 };
 
 const round = (x) => Math.round(x * 1000) / 1000;
 
-/** A small generator of numbers in [0, 1): the same for the same seed, everywhere (mulberry32). */
-function random(seed) {
+/** Returns a seeded generator of numbers in [0, 1) (mulberry32). */
+function createRandom(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -59,29 +60,29 @@ function random(seed) {
   };
 }
 
-function gaussian(n, seed, d = 2) {
-  const next = random(seed);
-  const pair = () => {
-    const radius = 0.5 * Math.sqrt(-2 * Math.log(1 - next()));
-    const angle = 2 * Math.PI * next();
+function sampleGaussian(n, seed, d = 2) {
+  const random = createRandom(seed);
+  const samplePair = () => {
+    const radius = 0.5 * Math.sqrt(-2 * Math.log(1 - random()));
+    const angle = 2 * Math.PI * random();
     return [round(radius * Math.cos(angle)), round(radius * Math.sin(angle))];
   };
   return Array.from({ length: n }, () =>
-    Array.from({ length: Math.ceil(d / 2) }, pair)
+    Array.from({ length: Math.ceil(d / 2) }, samplePair)
       .flat()
       .slice(0, d),
   );
 }
 
-/** Off the origin by a little: a token at zero agrees with everybody alike. */
-function grid(side) {
+/** Leaves out the origin, whose inner product with every point is 0. */
+function createGrid(side) {
   const at = (k) => round(-1 + (2 * k) / (side - 1));
   return Array.from({ length: side * side }, (_, k) => [at(k % side), at(Math.floor(k / side))]).filter(
     ([x, y]) => x || y,
   );
 }
 
-function circle(n) {
+function createCircle(n) {
   return Array.from({ length: n }, (_, k) => [
     Math.cos((2 * Math.PI * k) / n),
     Math.sin((2 * Math.PI * k) / n),

@@ -1,33 +1,32 @@
-/* Room 3: the loaded models and what is known of them, the server, and the other views' requests as programs. */
+/* The Models view: cards of the loaded models, the server, and the latest requests of the other views as code. */
 
 import { formatError, findCard } from "../shared/api.js";
 import { byId, el, showError } from "../shared/element.js";
-import { formatLink } from "../shared/link.js";
+import { formatFragment } from "../shared/fragment.js";
 import { EXAMPLES } from "../review/examples.js";
 import { PRESETS } from "../cloud/presets.js";
-import { cloudPrograms, reviewPrograms, showPrograms } from "./programs.js";
+import { classifySnippets, dynamicsSnippets, showSnippets } from "./snippets.js";
 
-const KINDS = {
+const KIND_NAMES = {
   encoder: "encoder",
-  "text-classification": "texts",
-  dynamics: "clouds",
+  "text-classification": "text classification",
+  dynamics: "point clouds",
   sequences: "sequences",
 };
-const LISTED = 12; // labels
-const MAX_LARGE_NUMBERS = 3; // accuracies set large
-const DIGEST = 12; // characters of a digest, enough to tell two apart
-const COLUMNS = 4; // of a table of figures
-const SAID_AS = {
-  accuracy: "Right",
-  balanced_accuracy: "Balanced",
-  linear_accuracy: "TF-IDF",
-  sha256: "Digest of the rows",
+const FIELD_NAMES = {
+  balanced_accuracy: "Balanced accuracy",
+  linear_accuracy: "TF-IDF baseline",
+  sha256: "Data digest",
 };
+const MAX_LISTED_LABELS = 12;
+const MAX_HEADLINE_FIGURES = 3;
+const MAX_TABLE_COLUMNS = 4;
+const SHOWN_DIGEST_CHARS = 12;
 
 export class Model {
-  /** `views` holds the review and the cloud whose last requests are shown as programs. */
-  constructor(cards, info, views) {
-    Object.assign(this, { cards, info, views });
+  /** `views` holds the review and the cloud view, whose latest requests are shown as code. */
+  constructor(loadCards, loadInfo, views) {
+    Object.assign(this, { loadCards, loadInfo, views });
   }
 
   values() {
@@ -38,159 +37,166 @@ export class Model {
     let cards = [];
     try {
       let info;
-      [cards, info] = await Promise.all([this.cards(), this.info()]);
+      [cards, info] = await Promise.all([this.loadCards(), this.loadInfo()]);
       this.showServer(info);
-      byId("cards").replaceChildren(...servedOf(cards).sort(byUse).map((card) => cardNode(card, cards)));
+      const served = servedCards(cards).sort(compareCards);
+      byId("cards").replaceChildren(...served.map((card) => renderCard(card, cards)));
       showError(byId("model-error"), null);
     } catch (error) {
       showError(byId("model-error"), formatError(error));
     }
-    // They say whether a key is needed: it is known by now.
-    this.showPrograms(cards.find((card) => card.default)?.name);
+    // Only after the requests, because snippets depend on whether the server requires a key.
+    this.showSnippets(cards.find((card) => card.default)?.name);
   }
 
   showServer({ version, provider, providers, threads, limits }) {
-    const on = (provider ?? providers?.[0] ?? "").replace("ExecutionProvider", "").toUpperCase();
-    const many = threads ? ` with ${threads} ${threads === 1 ? "thread" : "threads"}` : "";
-    const most = limits?.max_points
+    const device = (provider ?? providers?.[0] ?? "").replace("ExecutionProvider", "").toUpperCase();
+    const threadCount = threads ? ` with ${threads} ${threads === 1 ? "thread" : "threads"}` : "";
+    const cloudLimit = limits?.max_points
       ? ` Clouds of up to ${limits.max_points.toLocaleString("en")} points.`
       : "";
-    byId("model-server").textContent = `hardmax ${version} runs on ${on}${many}.${most}`;
+    byId("model-server").textContent = `hardmax ${version} runs on ${device}${threadCount}.${cloudLimit}`;
   }
 
-  /** `model` is used if no text was classified yet: the default one. */
-  showPrograms(model = "sentiment") {
+  /** Shows the latest requests, or examples: a text for the default model and a triangle. */
+  showSnippets(defaultModel = "sentiment") {
     const { review, cloud } = this.views;
-    const request = review.request ?? { input: EXAMPLES[0].text, model };
-    showPrograms(byId("snippet-review"), reviewPrograms(request));
-    const { points } = PRESETS.triangle;
-    const run = cloud.points.length ? cloud.request() : { points: points(), alpha: 0.5, A: null };
-    showPrograms(byId("snippet-cloud"), cloudPrograms(run));
+    const classification = review.request ?? { input: EXAMPLES[0].text, model: defaultModel };
+    showSnippets(byId("snippet-review"), classifySnippets(classification));
+    const example = { points: PRESETS.triangle.points(), alpha: 0.5, A: null };
+    showSnippets(byId("snippet-cloud"), dynamicsSnippets(cloud.points.length ? cloud.request() : example));
   }
 }
 
-/** The default model first, then those of its kind, then the others. */
-const byUse = (a, b) => useOf(a) - useOf(b) || a.name.localeCompare(b.name);
-const useOf = (card) => (card.default ? 0 : card.kind === "text-classification" ? 1 : 2);
+/** Orders cards: the default model, then other text classifiers, then the rest; each by name. */
+const compareCards = (a, b) => cardPriority(a) - cardPriority(b) || a.name.localeCompare(b.name);
+const cardPriority = (card) => (card.default ? 0 : card.kind === "text-classification" ? 1 : 2);
 
-const baseOf = ({ name }) => name.split("@")[0];
+const baseName = ({ name }) => name.split("@")[0];
 
-/** One card per model: of several versions the one that is served under the name. */
-function servedOf(cards) {
-  const names = [...new Set(cards.map(baseOf))];
+/** Returns one card per model: that of the version which is served under the base name. */
+function servedCards(cards) {
+  const names = [...new Set(cards.map(baseName))];
   return names.map((name) => findCard(cards, name));
 }
 
-/** The versions of a model, newest first, the served one marked; null if there is only one. */
-function versionsOf(card, cards) {
-  const number = ({ name }) => Number(name.split("@")[1] ?? 0);
-  const all = cards.filter((other) => baseOf(other) === baseOf(card)).sort((a, b) => number(b) - number(a));
-  if (all.length < 2) return null;
-  return all.map(({ name }) => (name === card.name ? `${name} (served as ${baseOf(card)})` : name)).join(", ");
+/** Lists the versions of a model, newest first, and marks the served one. Returns null if there is only one. */
+function formatVersions(card, cards) {
+  const version = ({ name }) => Number(name.split("@")[1] ?? 0);
+  const versions = cards
+    .filter((other) => baseName(other) === baseName(card))
+    .sort((a, b) => version(b) - version(a));
+  if (versions.length < 2) return null;
+  return versions
+    .map(({ name }) => (name === card.name ? `${name} (served as ${baseName(card)})` : name))
+    .join(", ");
 }
 
-function cardNode(card, cards) {
+function renderCard(card, cards) {
   const figures = card.figures ?? {};
   const data = card.data ?? {};
   const facts = [
     ["Dimension", card.dimension],
     ["Layers", card.layers],
     ["\u03b1", card.alpha],
-    ["Versions", versionsOf(card, cards)],
+    ["Versions", formatVersions(card, cards)],
     ["Encoder", card.encoder?.name],
-    ["Labels", listed(card.labels)],
+    ["Labels", formatLabels(card.labels)],
     ["License", card.license],
-    ["Made", card.created?.slice?.(0, 10)],
-    ...scalarsOf(data).map(([name, value]) => [wordsOf(name), figure(name, value)]),
+    ["Created", card.created?.slice?.(0, 10)],
+    ...scalarEntries(data).map(([name, value]) => [formatFieldName(name), formatFigure(name, value)]),
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const kind = card.default ? "default" : (KIND_NAMES[card.kind] ?? card.kind);
   return el(
     "article",
     { class: "card model-card", "data-model": card.name },
-    el("h2", {}, baseOf(card), el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
-    el("p", {}, card.again && `${card.again} again: `, card.description),
+    el("h2", {}, baseName(card), el("small", {}, kind)),
+    el("p", {}, card.again && `Rollback to ${card.again}: `, card.description),
     card.kind === "text-classification" &&
-      el("a", { class: "chip", href: formatLink("review", { model: card.name }) }, "Try it"),
-    listOf("figures", largeOf(figures)),
-    listOf("facts", facts),
+      el("a", { class: "chip", href: formatFragment("review", { model: card.name }) }, "Try it"),
+    renderList("figures", headlineFigures(figures)),
+    renderList("facts", facts),
     figures.labels
-      ? fold("How many of each label it finds", foundOf(figures.labels))
-      : fold("What it was measured on", figures),
-    fold("What it was trained on", data),
+      ? renderTable("Recall per label", recallGroups(figures.labels))
+      : renderTable("Evaluation", figures),
+    renderTable("Training data", data),
   );
 }
 
-const listed = (labels) =>
+const formatLabels = (labels) =>
   labels &&
-  labels.slice(0, LISTED).join(", ") + (labels.length > LISTED ? ` and ${labels.length - LISTED} more` : "");
+  labels.slice(0, MAX_LISTED_LABELS).join(", ") +
+    (labels.length > MAX_LISTED_LABELS ? ` and ${labels.length - MAX_LISTED_LABELS} more` : "");
 
 const isGroup = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-const scalarsOf = (record) =>
+const scalarEntries = (record) =>
   Object.entries(record).filter(([, value]) => !isGroup(value) && !Array.isArray(value));
-const groupsOf = (record) => Object.entries(record).filter(([, value]) => isGroup(value));
+const groupEntries = (record) => Object.entries(record).filter(([, value]) => isGroup(value));
 
-/** The accuracies that are set large: {reviews: {accuracy: 0.9}} gives "Reviews", "90.0 %". */
-function largeOf(figures) {
-  const found = [
-    ...groupsOf(figures).map(([name, { accuracy }]) => [name, accuracy]),
-    ...scalarsOf(figures).filter(([name]) => /accuracy$/.test(name)),
+/** Returns the accuracies to emphasize: {reviews: {accuracy: 0.9}} gives [["Reviews", "90.0 %"]]. */
+function headlineFigures(figures) {
+  const accuracies = [
+    ...groupEntries(figures).map(([name, { accuracy }]) => [name, accuracy]),
+    ...scalarEntries(figures).filter(([name]) => /accuracy$/.test(name)),
   ];
-  const numbers = found.filter(([, value]) => typeof value === "number").slice(0, MAX_LARGE_NUMBERS);
-  return numbers.map(([name, value]) => [wordsOf(name), figure("accuracy", value)]);
+  return accuracies
+    .filter(([, value]) => typeof value === "number")
+    .slice(0, MAX_HEADLINE_FIGURES)
+    .map(([name, value]) => [formatFieldName(name), formatFigure("accuracy", value)]);
 }
 
-/** Shares by label, as groups of one figure. */
-const foundOf = (shares) =>
-  Object.fromEntries(Object.entries(shares).map(([label, share]) => [label, { share_found: share }]));
+/** Converts {label: recall} to groups for `renderTable`. */
+const recallGroups = (recalls) =>
+  Object.fromEntries(Object.entries(recalls).map(([label, recall]) => [label, { recall }]));
 
-const listOf = (name, pairs) =>
-  pairs.length > 0 &&
+const renderList = (className, entries) =>
+  entries.length > 0 &&
   el(
     "dl",
-    { class: name },
-    pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, String(value)))),
+    { class: className },
+    entries.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, String(value)))),
   );
 
-/** Groups of numbers as a table that unfolds, a row a group; single figures below it. */
-function fold(title, record) {
-  const groups = groupsOf(record);
+/** Renders the groups of a record as a collapsed table, with one row per group and one column per number. */
+function renderTable(title, record) {
+  const groups = groupEntries(record);
   if (!groups.length) return null;
   const numbers = groups.flatMap(([, group]) =>
-    scalarsOf(group).filter(([, value]) => typeof value === "number"),
+    scalarEntries(group).filter(([, value]) => typeof value === "number"),
   );
-  const columns = [...new Set(numbers.map(([name]) => name))].slice(0, COLUMNS);
-  const cell = (tag, text) => el(tag, { class: "number", ...(tag === "th" && { scope: "col" }) }, text);
+  const columns = [...new Set(numbers.map(([name]) => name))].slice(0, MAX_TABLE_COLUMNS);
   const head = el(
     "tr",
     {},
     el("td", {}),
-    columns.map((name) => cell("th", wordsOf(name))),
+    columns.map((name) => el("th", { class: "number", scope: "col" }, formatFieldName(name))),
   );
   const rows = groups.map(([name, group]) =>
     el(
       "tr",
       {},
-      el("th", { scope: "row" }, wordsOf(name)),
-      columns.map((key) => cell("td", key in group ? figure(key, group[key]) : "")),
+      el("th", { scope: "row" }, formatFieldName(name)),
+      columns.map((key) => el("td", { class: "number" }, key in group ? formatFigure(key, group[key]) : "")),
     ),
   );
-  const table = el("table", { class: "clusters" }, el("thead", {}, head), el("tbody", {}, rows));
+  const table = el("table", { class: "data-table" }, el("thead", {}, head), el("tbody", {}, rows));
   const region = { class: "table-scroll", tabindex: 0, role: "region", "aria-label": title };
   return el("details", {}, el("summary", {}, title), el("div", region, table));
 }
 
-const wordsOf = (name) =>
-  SAID_AS[name] ??
-  capital(name.replaceAll("_", " "))
+const formatFieldName = (name) =>
+  FIELD_NAMES[name] ??
+  capitalize(name.replaceAll("_", " "))
     .replace(/\bimdb\b/gi, "IMDb")
-    .replace(/\b(sst2?|mpqa|f1)\b/gi, (s) => s.toUpperCase());
+    .replace(/\b(sst2?|mpqa|f1)\b/gi, (acronym) => acronym.toUpperCase());
 
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** Accuracies are shares of one and read better as per cent. */
-function figure(name, value) {
-  if (name === "sha256") return `${String(value).slice(0, DIGEST)}\u2026`;
+/** Formats a value of a card; fractions as per cent. */
+function formatFigure(name, value) {
+  if (name === "sha256") return `${String(value).slice(0, SHOWN_DIGEST_CHARS)}\u2026`;
   if (typeof value !== "number") return String(value);
-  if (/accuracy|fraction|share|auc|layers|f1/.test(name) && value <= 1)
+  if (/accuracy|fraction|share|recall|auc|layers|f1/.test(name) && value <= 1)
     return `${(100 * value).toFixed(1)} %`;
   return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(3)));
 }

@@ -1,45 +1,44 @@
-/* The ways of lines from words to their leader: they run between the lines of the text and along its edge,
-   never across a word. Knows rectangles; nothing of words. */
+/* SVG paths of the arcs between words. They run between the lines of text and along the edge, never across a word. */
 
-const ROUND = 6;
-const GUTTER = 11; // pixels from the edge of the sheet
-const RISE = 6; // how far above a word its line runs
+const CORNER_RADIUS_PX = 6;
+const EDGE_DISTANCE_PX = 11; // from the edge of the editor
+const RISE_PX = 6; // height of an arc above its word
 
-/** The path from one word to another, each given as {x, top, left edge..}: `from` and `to` are {x, y} of upper edges. */
-export function wayOf(from, to, { width }) {
-  const [high, low] = [from.y - RISE, to.y - RISE];
+/** Returns the path data from one word to another. `from`, `to`: {x, y}, the middle of the upper edge of a word. */
+export function buildArcPath(from, to, { width }) {
+  const [fromY, toY] = [from.y - RISE_PX, to.y - RISE_PX];
   if (Math.abs(from.y - to.y) < 4)
-    return rounded([
+    return roundCorners([
       [from.x, from.y],
-      [from.x, high],
-      [to.x, high],
+      [from.x, fromY],
+      [to.x, fromY],
       [to.x, to.y],
     ]);
-  const edge = from.x + to.x < width ? GUTTER : width - GUTTER;
-  return rounded([
+  const edge = from.x + to.x < width ? EDGE_DISTANCE_PX : width - EDGE_DISTANCE_PX;
+  return roundCorners([
     [from.x, from.y],
-    [from.x, high],
-    [edge, high],
-    [edge, low],
-    [to.x, low],
+    [from.x, fromY],
+    [edge, fromY],
+    [edge, toY],
+    [to.x, toY],
     [to.x, to.y],
   ]);
 }
 
-/** Straight segments with rounded corners. */
-function rounded(points) {
-  const parts = [`M${points[0].map(tidy)}`];
+/** Returns the path data of a polyline with rounded corners. */
+function roundCorners(points) {
+  const parts = [`M${points[0].map(round)}`];
   for (let k = 1; k + 1 < points.length; k += 1) {
     const [before, corner, after] = [points[k - 1], points[k], points[k + 1]];
-    const r = Math.min(ROUND, distance(before, corner) / 2, distance(corner, after) / 2);
-    parts.push(`L${towards(corner, before, r)}Q${corner.map(tidy)} ${towards(corner, after, r)}`);
+    const r = Math.min(CORNER_RADIUS_PX, distance(before, corner) / 2, distance(corner, after) / 2);
+    parts.push(`L${moveTowards(corner, before, r)}Q${corner.map(round)} ${moveTowards(corner, after, r)}`);
   }
-  return `${parts.join("")}L${points.at(-1).map(tidy)}`;
+  return `${parts.join("")}L${points.at(-1).map(round)}`;
 }
 
-const tidy = (x) => Math.round(x * 10) / 10;
+const round = (x) => Math.round(x * 10) / 10;
 const distance = (p, q) => Math.hypot(p[0] - q[0], p[1] - q[1]);
-const towards = (p, q, r) => {
+const moveTowards = (p, q, r) => {
   const s = r / (distance(p, q) || 1);
-  return p.map((x, k) => tidy(x + s * (q[k] - x)));
+  return p.map((x, k) => round(x + s * (q[k] - x)));
 };

@@ -1,9 +1,8 @@
-/* Sentences to begin with, each with the label that a person gives it. `wrong` marks those that the model gets wrong: they
-   are called so. A test asks the served model about each. */
+/* Example texts with their correct labels. `knownError`: the default model gets it wrong. A test checks each. */
 
 export const EXAMPLES = [
   {
-    name: "Torn",
+    name: "Mixed",
     text: "Beautiful pictures and great music, but the story is a mess and the ending is awful. What a waste.",
     label: "negative",
   },
@@ -18,9 +17,9 @@ export const EXAMPLES = [
     label: "positive",
   },
   {
-    name: "Irony, which it gets wrong",
+    name: "Irony (known error)",
     text: "Great, the train is late again. I just love waiting in the rain.",
     label: "negative",
-    wrong: true,
+    knownError: true,
   },
 ];

@@ -1,290 +1,295 @@
-/* Room 1: a review, its verdict and the exact reason. Joins the sheet, the ledger, the plane of words and the card. */
+/* The text view: classifies the text as it is typed and shows the verdict with its explanation. Connects the editor,
+   the contribution table, the word plot, word removal and the image for sharing. */
 
-import { readAnswer } from "./answer.js";
-import { LatestRequest, formatError, findCard } from "../shared/api.js";
+import { parseAnswer } from "./answer.js";
+import { LatestRequest, findCard, formatError } from "../shared/api.js";
+import { ContributionTable } from "./contributions.js";
+import { HighlightEditor } from "./editor.js";
 import { announce, byId, el, plural, showError } from "../shared/element.js";
 import { EXAMPLES } from "./examples.js";
-import { Ledger } from "./ledger.js";
 import { Figure, addExportButtons } from "../shared/figure.js";
+import { FileClassifier } from "./file_classifier.js";
 import { Player } from "../shared/player.js";
-import { CARD, drawCard } from "./card.js";
-import { Rows } from "./rows.js";
-import { Sheet } from "./sheet.js";
+import { IMAGE_SIZE, drawShareImage } from "./share_image.js";
 import { Verdict } from "./verdict.js";
-import { Without } from "./without.js";
-import { Words } from "./words.js";
+import { WordPlot } from "./word_plot.js";
+import { WordRemoval } from "./removal.js";
 
-const TYPING_MS = 90;
-const PATIENCE_MS = 250; // after this long the old verdict is called old
-/** Beyond this many characters the trajectory of every word is not requested, as it would be megabytes, .. */
-const LONGEST_FILM = 6000;
-/** .. and beyond this many the link does not carry the text. */
-const LONGEST_LINK = 1500;
+const TYPING_DELAY_MS = 90;
+const PENDING_DELAY_MS = 250; // a request that takes longer dims the previous verdict
+const MAX_TRAJECTORY_CHARACTERS = 6000; // trajectories of longer texts have megabytes and are not requested
+const MAX_LINK_CHARACTERS = 1500; // longer texts are not part of the link
+const MAX_LABELLED_LEADERS = 5; // in the accessible name of the plot
 
 export class Review {
-  /** `cards()` resolves to the cards of the loaded models; `onChange()` hears that the link has changed. */
-  constructor(api, cards, onChange) {
-    Object.assign(this, { api, cards, onChange, latest: new LatestRequest(TYPING_MS) });
-    Object.assign(this, { card: null, answer: null, request: null, label: null });
-    this.area = byId("review");
-    const parts = { ink: byId("ink"), arcs: byId("arcs"), tip: byId("tip") };
-    this.sheet = new Sheet({ sheet: this.area.parentElement, area: this.area, ...parts }, (cluster, token) =>
-      this.lookAt(cluster, this.sheet, token),
+  /** `loadCards()` resolves to the model cards; `onChange()` is called when the state in the link may have changed. */
+  constructor(api, loadCards, onChange) {
+    Object.assign(this, { api, loadCards, onChange, classification: new LatestRequest(TYPING_DELAY_MS) });
+    Object.assign(this, { models: null, model: null, answer: null, request: null, label: null });
+    this.textarea = byId("review-text");
+    const elements = { overlay: byId("highlights"), arcs: byId("arcs"), tooltip: byId("tooltip") };
+    this.editor = new HighlightEditor(
+      { root: this.textarea.parentElement, textarea: this.textarea, ...elements },
+      (clusterId, index) => this.highlight(clusterId, this.editor, index),
     );
-    this.ledger = new Ledger(byId("ledger"), byId("ledger-more"), {
-      onPoint: (cluster) => this.lookAt(cluster, this.ledger),
-      onWord: (token) => this.sheet.pointToken(token),
+    this.contributions = new ContributionTable(byId("contributions"), byId("contributions-more"), {
+      onSelectCluster: (id) => this.highlight(id, this.contributions),
+      onSelectWord: (index) => this.editor.selectWord(index),
     });
-    this.verdict = new Verdict((label) => this.useLabel(label));
-    this.without = new Without(
+    this.verdict = new Verdict((label) => this.selectLabel(label));
+    this.removal = new WordRemoval(
       async (request, signal) => (await api.post("/classify", request, signal)).data[0],
-      (tokens) => this.sheet.strike(tokens),
+      (indices) => this.editor.markRemoved(indices),
     );
-    this.rows = new Rows(api, () => this.card?.name);
-    this.words = new Words();
-    this.picture = new Figure(byId("words"), (painter) => this.words.draw(painter));
-    this.preview = new Figure(byId("card"), (painter) => this.drawPreview(painter));
+    this.fileClassifier = new FileClassifier(api, () => this.model?.name);
+    this.plot = new WordPlot();
+    this.plotFigure = new Figure(byId("words"), (painter) => this.plot.draw(painter));
+    this.imageFigure = new Figure(byId("card"), (painter) => this.drawImagePreview(painter));
     this.player = new Player(byId("words-player"), "the words", {
-      onTime: (t) => this.moveTo(t),
-      describe: (t) => this.describe(t),
+      onTime: (t) => this.setTime(t),
+      describe: (t) => this.describeTime(t),
     });
-    this.listen();
+    this.addListeners();
   }
 
-  listen() {
-    this.area.addEventListener("input", () => this.ask());
-    byId("review-model").addEventListener("change", (event) => this.useModel(event.target.value));
+  addListeners() {
+    this.textarea.addEventListener("input", () => this.classify());
+    byId("review-model").addEventListener("change", (event) => this.selectModel(event.target.value));
     const canvas = byId("words");
     for (const name of ["pointermove", "pointerdown"])
       canvas.addEventListener(name, ({ offsetX, offsetY }) =>
-        this.lookAtWord(this.words.wordAt(offsetX, offsetY)),
+        this.highlightWord(this.plot.findWordAt(offsetX, offsetY)),
       );
-    canvas.addEventListener("pointerleave", () => this.lookAt(null, this.words));
+    canvas.addEventListener("pointerleave", () => this.highlight(null, this.plot));
     byId("examples").append(
-      ...EXAMPLES.map(({ name, text, wrong }) =>
-        el(
-          "button",
-          { type: "button", class: `chip${wrong ? " wrong" : ""}`, onclick: () => this.write(text) },
-          name,
-        ),
-      ),
+      ...EXAMPLES.map(({ name, text, knownError }) => {
+        const onclick = () => this.setText(text);
+        return el("button", { type: "button", class: `chip${knownError ? " known-error" : ""}`, onclick }, name);
+      }),
     );
     addExportButtons(
       byId("card-export"),
       "verdict",
-      () => CARD,
-      (painter) => this.answer && drawCard(painter, this.answer, this.words),
+      () => IMAGE_SIZE,
+      (painter) => this.answer && drawShareImage(painter, this.answer, this.plot),
     );
   }
 
-  /** The state as a link says it. A long text is not part of it. */
+  /** Returns the state for the link. */
   values() {
-    const text = this.area.value.length <= LONGEST_LINK ? this.area.value : null;
-    return { text, model: this.card?.default ? null : this.card?.name };
+    const text = this.textarea.value.length <= MAX_LINK_CHARACTERS ? this.textarea.value : null;
+    return { text, model: this.model?.default ? null : this.model?.name };
   }
 
-  /** What a copied link leaves out, in words. */
-  get missing() {
-    return this.area.value.length > LONGEST_LINK ? "without the text, which is too long for a link" : null;
+  /** Describes what the link does not contain. */
+  get omittedFromLink() {
+    return this.textarea.value.length > MAX_LINK_CHARACTERS
+      ? "without the text, which is too long for a link"
+      : null;
   }
 
-  /** Opens the room with what a link says. */
+  /** Opens the view with the values of a link. */
   async open(values) {
-    if (values.has("text") || !this.area.value) this.area.value = values.get("text") ?? EXAMPLES[0].text;
-    this.sheet.show(this.area.value, null);
-    this.sheet.grow();
-    this.wanted = values.get("model") ?? this.card?.name;
+    if (values.has("text") || !this.textarea.value)
+      this.textarea.value = values.get("text") ?? EXAMPLES[0].text;
+    this.editor.show(this.textarea.value, null);
+    this.editor.resize();
+    this.requestedModel = values.get("model") ?? this.model?.name;
     this.models = null;
-    return this.ask();
+    return this.classify();
   }
 
-  fillModels(cards) {
+  setModels(cards) {
     const models = cards.filter(({ kind }) => kind === "text-classification");
     this.models = models;
-    const wanted = findCard(models, this.wanted);
-    this.card = wanted ?? models.find((card) => card.default) ?? models[0] ?? null;
-    const instead = this.wanted && !wanted && this.card;
-    this.missed = instead
-      ? `No model \u201c${this.wanted}\u201d labels texts on this server: ${this.card.name} answers.`
-      : null;
+    const requested = findCard(models, this.requestedModel);
+    this.model = requested ?? models.find((card) => card.default) ?? models[0] ?? null;
+    this.modelNotice =
+      this.requestedModel && !requested && this.model
+        ? `This server has no text classification model \u201c${this.requestedModel}\u201d. Using ${this.model.name}.`
+        : null;
     byId("review-model").replaceChildren(
       ...models.map(({ name, labels }) => el("option", { value: name, title: labels?.join(", ") }, name)),
     );
     byId("model-pick").hidden = models.length < 2;
-    if (this.card) byId("review-model").value = this.card.name;
+    if (this.model) byId("review-model").value = this.model.name;
     this.showExamples();
   }
 
-  /** Examples are reviews: they are offered only to a model that labels sentiment. */
+  /** Shows the examples only for sentiment models, because they are reviews. */
   showExamples() {
-    const fits = ["negative", "positive"].every((label) => this.card?.labels?.includes(label));
-    for (const id of ["examples", "examples-or"]) byId(id).hidden = !fits;
+    const isSentiment = ["negative", "positive"].every((label) => this.model?.labels?.includes(label));
+    for (const id of ["examples", "examples-or"]) byId(id).hidden = !isSentiment;
   }
 
-  useModel(name) {
-    this.card = this.models.find((card) => card.name === name);
-    this.missed = null;
+  selectModel(name) {
+    this.model = this.models.find((card) => card.name === name);
+    this.modelNotice = null;
     this.showExamples();
-    return this.ask();
+    return this.classify();
   }
 
-  /** Shows the sum of another label, where there are several; not of an answer that another is about to replace. */
-  useLabel(label) {
+  /** Explains another label, unless the answer is out of date. */
+  selectLabel(label) {
     const { input, model } = this.request;
-    if (input !== this.area.value || model !== this.card.name) return;
+    if (input !== this.textarea.value || model !== this.model.name) return;
     this.label = label;
-    this.showAnswer(readAnswer(this.answer.text, this.item, this.card.readout, label));
+    this.showAnswer(parseAnswer(this.answer.text, this.item, this.model.readout, label));
   }
 
-  /** The label that a person gives an example which the model gets wrong, in words. */
-  get confession() {
+  /** Describes a wrong answer to an example; falsy if there is none. */
+  describeKnownError() {
     const { text, label, labels, abstainReason } = this.answer;
-    const example = EXAMPLES.find((each) => each.text === text);
-    const wrong = labels.includes(example?.label) && label !== example.label && !abstainReason;
-    return wrong && `The model gets this one wrong: a person says ${example.label}.`;
+    const example = EXAMPLES.find((other) => other.text === text);
+    const isWrong = labels.includes(example?.label) && label !== example.label && !abstainReason;
+    return isWrong && `The model gets this one wrong: the correct label is ${example.label}.`;
   }
 
-  write(text) {
-    this.area.value = text;
-    if (matchMedia("(hover: hover)").matches) this.area.focus({ preventScroll: true }); // no keyboard jumps up on a phone
-    return this.ask();
+  setText(text) {
+    this.textarea.value = text;
+    const isTouchScreen = !matchMedia("(hover: hover)").matches;
+    if (!isTouchScreen) this.textarea.focus({ preventScroll: true }); // would open the on-screen keyboard
+    return this.classify();
   }
 
-  async ask() {
-    const input = this.area.value;
-    this.sheet.grow();
-    this.sheet.show(input, null);
+  /** Classifies the text after a pause in typing. */
+  async classify() {
+    const input = this.textarea.value;
+    this.editor.resize();
+    this.editor.show(input, null);
     this.onChange();
     try {
-      if (!this.models) this.fillModels(await this.cards());
+      if (!this.models) this.setModels(await this.loadCards());
     } catch (error) {
-      return this.fail(error);
+      return this.showFailure(error);
     }
-    if (!this.card) return this.fail(new Error("this server has no sentiment model"));
+    if (!this.model) return this.showFailure(new Error("this server has no text classification model"));
     if (!input.trim()) return this.clear();
     const request = {
       input,
-      model: this.card.name,
+      model: this.model.name,
       explain: "full",
-      trajectory: input.length <= LONGEST_FILM,
+      trajectory: input.length <= MAX_TRAJECTORY_CHARACTERS,
     };
-    const dim = setTimeout(() => this.verdict.state("asking"), TYPING_MS + PATIENCE_MS);
+    const timer = setTimeout(() => this.verdict.setState("pending"), TYPING_DELAY_MS + PENDING_DELAY_MS);
     try {
-      const answer = await this.latest.run((signal) => this.api.post("/classify", request, signal));
+      const answer = await this.classification.run((signal) => this.api.post("/classify", request, signal));
       if (!answer) return undefined;
-      this.request = { input, model: this.card.name };
+      this.request = { input, model: this.model.name };
       this.item = answer.data[0];
-      showError(byId("review-error"), this.missed);
-      return this.showAnswer(readAnswer(input, this.item, this.card.readout, this.label));
+      showError(byId("review-error"), this.modelNotice);
+      return this.showAnswer(parseAnswer(input, this.item, this.model.readout, this.label));
     } catch (error) {
-      return this.fail(error);
+      return this.showFailure(error);
     } finally {
-      clearTimeout(dim);
+      clearTimeout(timer);
     }
   }
 
   showAnswer(answer) {
-    const fresh = this.answer === null || this.answer.vector !== answer.vector;
+    const isNewReadout = this.answer?.readoutVector !== answer.readoutVector; // also for the first answer
     this.answer = answer;
-    this.lookAt(null, null);
-    this.sheet.show(answer.text, answer);
-    this.verdict.show(answer, this.confession);
-    const known = answer.abstainReason !== "no_known_words";
-    this.ledger.show(known ? answer : null);
-    this.words.show(answer);
-    this.showCaptions(known ? null : "No word here tells the model anything, so there is nothing to add up.");
-    byId("against").textContent = answer.against;
-    byId("for").textContent = answer.shown;
-    const { layers } = this.words;
-    this.player.load(layers, { at: fresh ? layers : Math.min(this.player.t, layers) });
-    this.without.show(answer, this.request, this.card.readout);
-    this.preview.redraw();
+    this.highlight(null, null);
+    this.editor.show(answer.text, answer);
+    this.verdict.show(answer, this.describeKnownError());
+    const isExplained = answer.abstainReason !== "no_known_words";
+    this.contributions.show(isExplained ? answer : null);
+    this.plot.show(answer);
+    this.showCaptions(isExplained ? null : "The text has no known words, so there is nothing to add up.");
+    byId("scale-low").textContent = answer.oppositeLabel;
+    byId("scale-high").textContent = answer.shownLabel;
+    const { layers } = this.plot;
+    this.player.load(layers, { at: isNewReadout ? layers : Math.min(this.player.t, layers) });
+    this.removal.show(answer, this.request, this.model.readout);
+    this.imageFigure.redraw();
     this.onChange();
   }
 
-  /** `nothing` says why there is no reason to show; null when there is one. */
-  showCaptions(nothing) {
-    byId("view-review").classList.toggle("nothing", nothing !== null);
-    byId("ledger-caption").textContent =
-      nothing ??
-      "One row for each leader \u2605: where it stands, times the share of the words that follow it. The last bar ends where the logit is.";
-    byId("words-caption").textContent = nothing ? "No word stands in the plane." : this.captionOfWords();
-    const leaders = this.answer?.words.filter(({ leader }) => leader).map(({ text }) => text) ?? [];
-    const named = leaders.length ? `; leaders: ${leaders.slice(0, 5).join(", ")}` : "";
-    byId("words").setAttribute(
-      "aria-label",
-      `${plural(this.answer?.words.length ?? 0, "word")} as points${named}`,
-    );
+  /** `emptyReason` says why there is no explanation; null if there is one. */
+  showCaptions(emptyReason) {
+    byId("view-review").classList.toggle("no-explanation", emptyReason !== null);
+    byId("contributions-caption").textContent =
+      emptyReason ??
+      "One row per leader \u2605: the readout of its position, times the share of the words that follow it. " +
+        "The last bar ends at the logit.";
+    byId("words-caption").textContent = emptyReason ? "No words to show." : this.describePlot();
+    const words = this.answer?.words ?? [];
+    const leaders = words.filter(({ leader }) => leader).map(({ text }) => text);
+    const list = leaders.length ? `; leaders: ${leaders.slice(0, MAX_LABELLED_LEADERS).join(", ")}` : "";
+    byId("words").setAttribute("aria-label", `${plural(words.length, "word")} as points${list}`);
   }
 
-  captionOfWords() {
-    if (!this.words.answer) return "This answer says nothing of where the words are.";
-    const { flat, lift, answer } = this.words;
-    const way = answer.trajectory
-      ? "Layer by layer each word walks towards the one it follows"
-      : "Each word ends with the one it follows (in a long text, straight from start to end)";
-    const cast = flat ? "" : ` A shadow of ${answer.words[0].start.length} dimensions.`;
-    const lifted = lift > 1 ? ` Drawn ${lift} times higher than it is.` : "";
-    const lines = answer.words[0].follows
-      ? " Point at a word: a line leads to whom it follows here, dashes to those that its heads followed when it was read."
-      : "";
-    return `${way}. The larger a dot, the more it adds; right of the border it speaks for \u201c${answer.shown}\u201d.${lines}${cast}${lifted}`;
+  describePlot() {
+    const { answer, exact, yScale } = this.plot;
+    if (!answer) return "This answer contains no word positions.";
+    const [word] = answer.words;
+    return [
+      answer.trajectory
+        ? "In each layer, a word moves towards the word it follows."
+        : "Each word moves to the word it follows (for a long text, in a straight line from start to end).",
+      `Larger dots contribute more; dots right of the boundary count towards \u201c${answer.shownLabel}\u201d.`,
+      word.attendsTo &&
+        "Point at a word: a solid line leads to its leader, dashed lines to the words that its heads attend to.",
+      !exact && `Projected from ${word.position.length} dimensions.`,
+      yScale > 1 && `The vertical axis is stretched by a factor of ${yScale}.`,
+    ]
+      .filter(Boolean)
+      .join(" ");
   }
 
-  describe(t) {
-    return this.words?.answer?.trajectory
-      ? `layer ${Number(t.toFixed(1))} of ${this.words.layers}`
+  describeTime(t) {
+    return this.plot.answer?.trajectory
+      ? `layer ${Number(t.toFixed(1))} of ${this.plot.layers}`
       : "start to end";
   }
 
-  moveTo(t) {
-    if (!this.words) return;
-    this.words.t = t;
-    this.picture?.redraw();
+  setTime(t) {
+    this.plot.t = t;
+    this.plotFigure.redraw();
   }
 
-  drawPreview(painter) {
+  drawImagePreview(painter) {
     if (!this.answer) return;
-    const scale = painter.width / CARD.width;
-    painter.inset({ x: 0, y: 0, width: painter.width, height: painter.height, scale }, () =>
-      drawCard(painter, this.answer, this.words),
+    const { width, height } = painter;
+    painter.inset({ x: 0, y: 0, width, height, scale: width / IMAGE_SIZE.width }, () =>
+      drawShareImage(painter, this.answer, this.plot),
     );
   }
 
-  lookAtWord(token) {
-    this.lookAt(token === null ? null : this.answer.words[token].cluster, this.words, token);
+  highlightWord(index) {
+    this.highlight(index === null ? null : this.answer.words[index].cluster, this.plot, index);
   }
 
-  /** One cluster is looked at, or one word of it, in whichever of the pictures; the others follow. */
-  lookAt(cluster, origin, token = null) {
-    if (cluster === this.words.cluster && token === this.words.token) return;
-    this.words.lookAt(cluster, token);
-    this.picture.redraw();
-    if (origin !== this.ledger) this.ledger.lookAt(cluster);
-    if (origin !== this.sheet) this.sheet.lookAt(cluster, token);
+  /** Highlights a cluster, or one word of it, in all parts but `origin`, the part in which it was selected. */
+  highlight(clusterId, origin, index = null) {
+    if (clusterId === this.plot.clusterId && index === this.plot.index) return;
+    this.plot.highlight(clusterId, index);
+    this.plotFigure.redraw();
+    if (origin !== this.contributions) this.contributions.highlight(clusterId);
+    if (origin !== this.editor) this.editor.highlight(clusterId, index);
   }
 
   clear() {
-    this.latest.run(async () => undefined);
+    this.classification.run(async () => undefined); // aborts the running request
     this.answer = null;
-    this.ledger.show(null);
-    this.words.show(null);
+    this.contributions.show(null);
+    this.plot.show(null);
     this.player.load(0);
     this.verdict.show(null);
-    this.without.show(null, null);
+    this.removal.show(null, null);
     showError(byId("review-error"), null);
-    this.showCaptions("Nothing is written yet.");
+    this.showCaptions("Write a text to see its explanation.");
   }
 
-  /** What is shown stays, dimmed and called old: it belongs to another text. */
-  fail(error) {
-    this.verdict.state("old");
+  /** Shows an error. The previous answer stays visible, dimmed and marked as stale. */
+  showFailure(error) {
+    this.verdict.setState("stale");
     showError(byId("review-error"), formatError(error));
     announce(formatError(error));
   }
 
   repaint() {
-    this.picture.redraw();
-    this.preview.redraw();
+    this.plotFigure.redraw();
+    this.imageFigure.redraw();
   }
 }

@@ -1,23 +1,22 @@
-/* The service as the page sees it: JSON in, JSON out, failures as sentences.
-   Knows the wire and the API key; nothing of what the answers mean. */
+/* HTTP client for the service: sends JSON and the API key, and turns errors into messages for users. */
 
 import { readStorage } from "./element.js";
 
-/** The card that a name means, as the service takes it: the one of that name, or else its newest version. */
+/** Returns the card with this name, or else that of its newest version ("name@3"). */
 export function findCard(cards, name) {
   const version = (card) => (card.name.startsWith(`${name}@`) ? Number(card.name.slice(name.length + 1)) : 0);
   const newest = cards.reduce((best, card) => (version(card) > version(best) ? card : best), { name: "" });
   return cards.find((card) => card.name === name) ?? (newest.name ? newest : undefined);
 }
 
-/** Where the key is stored: in the tab, until it is closed. */
+/** The sessionStorage item that holds the API key of this tab. */
 export const KEY_STORAGE = "hardmax-key";
 
-/** Whether a request can carry the key; `INVALID_KEY_MESSAGE` says to a person why not. */
+/** Whether an HTTP header can contain the key. */
 export const isValidKey = (text) => /^[\x20-\x7e]+$/.test(text);
-export const INVALID_KEY_MESSAGE = "A key has plain letters, digits and signs alone. In this one there is another character.";
+export const INVALID_KEY_MESSAGE = "API keys contain printable ASCII characters only.";
 
-/** A failure of the service, or of the way to it, in words for people. */
+/** An error response, or status 0 without a response. The message is meant for users. */
 export class ApiError extends Error {
   constructor(status, message, { param = null, retryAfter = null } = {}) {
     super(message);
@@ -26,10 +25,10 @@ export class ApiError extends Error {
 }
 
 export class Api {
-  /** `askForKey(reason)` resolves to a key, or to null when the person would rather not. */
-  constructor(askForKey) {
-    this.askForKey = askForKey;
-    this.asking = null;
+  /** `promptForKey(reason)` resolves to a key, or to null if the user cancels. */
+  constructor(promptForKey) {
+    this.promptForKey = promptForKey;
+    this.pendingPrompt = null;
   }
 
   get(path, signal) {
@@ -42,27 +41,26 @@ export class Api {
   }
 
   async call(path, request) {
-    const used = readStorage(KEY_STORAGE, "sessionStorage");
-    const response = await send(path, request, used);
+    const key = readStorage(KEY_STORAGE, "sessionStorage");
+    const response = await send(path, request, key);
     if (response.ok) return response.json();
     const error = await readError(response);
-    if (response.status === 401 && (await this.obtainKey(used, error.message)))
-      return this.call(path, request);
+    if (response.status === 401 && (await this.obtainKey(key, error.message))) return this.call(path, request);
     throw error;
   }
 
-  /** True when there is a key worth another try. Calls that fail together share one question. */
-  async obtainKey(used, reason) {
-    if (readStorage(KEY_STORAGE, "sessionStorage") !== used) return true;
-    this.asking ??= this.askUntilKey(reason).finally(() => (this.asking = null));
-    const key = await this.asking;
+  /** Resolves to whether a key is available to retry with. Concurrent requests share one prompt. */
+  async obtainKey(rejectedKey, reason) {
+    if (readStorage(KEY_STORAGE, "sessionStorage") !== rejectedKey) return true;
+    this.pendingPrompt ??= this.promptForValidKey(reason).finally(() => (this.pendingPrompt = null));
+    const key = await this.pendingPrompt;
     if (key) sessionStorage.setItem(KEY_STORAGE, key);
     return Boolean(key);
   }
 
-  async askUntilKey(reason) {
-    const key = (await this.askForKey(reason))?.trim();
-    return !key || isValidKey(key) ? key : this.askUntilKey(INVALID_KEY_MESSAGE);
+  async promptForValidKey(reason) {
+    const key = (await this.promptForKey(reason))?.trim();
+    return !key || isValidKey(key) ? key : this.promptForValidKey(INVALID_KEY_MESSAGE);
   }
 }
 
@@ -70,8 +68,8 @@ async function send(path, request, key) {
   const headers = { ...request.headers, ...(key && { authorization: `Bearer ${key}` }) };
   try {
     return await fetch(path, { ...request, headers });
-  } catch (failure) {
-    if (failure.name === "AbortError") throw failure;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
     throw new ApiError(0, "The server does not answer. Is it still running?");
   }
 }
@@ -82,37 +80,38 @@ async function readError(response) {
   try {
     error = (await response.json()).error ?? {};
   } catch {
-    /* not our server's shape: a proxy spoke; its status must do */
+    /* the body is not an error of this service, for example because a proxy sent it */
   }
   const message = error.message || `The server answered ${response.status} ${response.statusText}`.trim();
   return new ApiError(response.status, message, { param: error.param, retryAfter });
 }
 
-/** What to tell a person about a failure. */
+/** Formats an error as a sentence for users. */
 export function formatError(error) {
-  if (!(error instanceof ApiError)) return `The page stumbled: ${error.message}`;
+  if (!(error instanceof ApiError)) return `Unexpected error: ${error.message}`;
   const sentence = error.message.charAt(0).toUpperCase() + error.message.slice(1);
-  const when = error.retryAfter ? ` Try again in ${error.retryAfter} s.` : "";
-  return sentence.replace(/([^.!?])$/, "$1.") + when;
+  const retry = error.retryAfter ? ` Try again in ${error.retryAfter} s.` : "";
+  return sentence.replace(/([^.!?])$/, "$1.") + retry;
 }
 
-/** Of many tasks started one after another only the last matters: starting one aborts the one before. */
+/** Runs one task at a time: starting a task aborts the previous one. */
 export class LatestRequest {
-  constructor(wait_ms = 0) {
-    this.wait_ms = wait_ms;
+  /** Each task starts after `delayMs`, to debounce input. */
+  constructor(delayMs = 0) {
+    this.delayMs = delayMs;
     this.controller = null;
   }
 
-  /** Whatever runs is no longer awaited. */
+  /** Aborts the running task. */
   stop() {
     this.controller?.abort();
   }
 
-  /** Resolves to the task's result, or to undefined when a later task took its place. */
+  /** Resolves to the result of the task, or to undefined if it was aborted. */
   async run(task) {
     this.stop();
     const controller = (this.controller = new AbortController());
-    if (this.wait_ms) await new Promise((resume) => setTimeout(resume, this.wait_ms));
+    if (this.delayMs) await new Promise((resolve) => setTimeout(resolve, this.delayMs));
     if (controller.signal.aborted) return undefined;
     try {
       const result = await task(controller.signal);

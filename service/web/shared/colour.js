@@ -1,9 +1,9 @@
-/* The page's colours as strings that a canvas or a file understands; the palette itself stands in page.css. */
+/* Colours of page.css as strings for canvas and SVG. */
 
 const cache = new Map();
 let probe = null;
 
-/** The present value of a colour of page.css: colour("ink"), colour("pos"). */
+/** Returns the current value of a custom property of page.css: colour("ink") reads --ink. */
 export function colour(name) {
   if (cache.has(name)) return cache.get(name);
   probe ??= document.body.appendChild(Object.assign(document.createElement("i"), { hidden: true }));
@@ -13,17 +13,18 @@ export function colour(name) {
   return value;
 }
 
-/** Forget what was read: the theme has changed. */
+/** Clears the cached values. Call it when the theme changes. */
 export function clearColourCache() {
   cache.clear();
 }
 
-export const HUES = 8;
+/** Number of cluster colours, --hue-0 to --hue-7. */
+export const N_HUES = 8;
 
-/** The colour of the cluster of that rank by size; beyond the eighth all share one grey, distinguished by shape and label. */
-export function hue(rank) {
-  return colour(rank < HUES ? `hue-${rank}` : "soft");
+/** Returns the colour of the cluster with this rank by size. Smaller clusters share one grey. */
+export function clusterColour(rank) {
+  return colour(rank < N_HUES ? `hue-${rank}` : "soft");
 }
 
-/** The side a number is on. */
-export const side = (x) => colour(x >= 0 ? "pos" : "neg");
+/** Returns the colour for the sign of a number. */
+export const signColour = (x) => colour(x >= 0 ? "pos" : "neg");

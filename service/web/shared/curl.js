@@ -3,32 +3,29 @@
 import { KEY_STORAGE } from "./api.js";
 import { announce, copyText, el, readStorage } from "./element.js";
 
-const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+const quoteForShell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** Whether this tab uses a key; commands name a variable in its place. */
+/** Whether this tab has an API key. Commands name an environment variable instead of the key. */
 export const hasKey = () => readStorage(KEY_STORAGE, "sessionStorage") !== null;
 
-/** A request as a curl command; `body` is JSON text, or null. */
+/** Formats a request as a curl command. `body` is JSON text, or null. */
 export function formatCurl(method, path, body, origin = location.origin) {
-  const plain = method === "get" || (method === "post" && body !== null);
-  const lines = [`curl ${plain ? "" : `-X ${method.toUpperCase()} `}${origin}${path}`];
+  const isDefaultMethod = method === "get" || (method === "post" && body !== null);
+  const lines = [`curl ${isDefaultMethod ? "" : `-X ${method.toUpperCase()} `}${origin}${path}`];
   if (hasKey()) lines.push('-H "Authorization: Bearer $HARDMAX_KEY"');
-  if (body !== null) lines.push("-H 'content-type: application/json'", `-d ${shell(body)}`);
+  if (body !== null) lines.push("-H 'content-type: application/json'", `-d ${quoteForShell(body)}`);
   return lines.join(" \\\n  ");
 }
 
-/** A button that copies what `text()` gives. */
-export function copyButton(name, text) {
-  const title = name === "curl" ? "Copy curl" : "Copy";
+/** Returns a button that copies the result of `getCode()`; `language` is "curl" or "Python". */
+export function copyButton(language, getCode) {
+  const title = language === "curl" ? "Copy curl" : "Copy";
   const copy = async ({ target }) => {
-    const done = await copyText(text());
-    target.textContent = done ? "Copied" : "Not copied";
+    const copied = await copyText(getCode());
+    target.textContent = copied ? "Copied" : "Copy failed";
     setTimeout(() => (target.textContent = title), 2000);
-    announce(done ? `${name} copied` : "The browser lets this page copy nothing");
+    announce(copied ? `${language} copied` : "The browser does not allow copying");
   };
-  return el(
-    "button",
-    { type: "button", class: "quiet small", "aria-label": `Copy the ${name} lines`, onclick: copy },
-    title,
-  );
+  const label = `Copy ${language} ${language === "curl" ? "command" : "code"}`;
+  return el("button", { type: "button", class: "quiet small", "aria-label": label, onclick: copy }, title);
 }

@@ -1,8 +1,9 @@
-/* Making and finding elements. */
+/* DOM helpers: create and find elements, announce, copy, format numbers, read storage. */
 
 export const byId = (id) => document.getElementById(id);
 
-/** An element: `el("p", {class: "fine", onclick}, "text", child)`. Styles go in as custom properties: `{vars: {"--t": 1}}`. */
+/** Creates an element: `el("p", {class: "fine", onclick}, "text", child)`. `{vars: {"--t": 1}}` sets custom
+    properties (the content security policy forbids style attributes). Null and false children are skipped. */
 export function el(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -19,7 +20,7 @@ export function setVariables(node, variables) {
   for (const [name, value] of Object.entries(variables)) node.style.setProperty(name, value);
 }
 
-/** An element of SVG. */
+/** Creates an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
@@ -29,29 +30,30 @@ export function svg(tag, attributes = {}, ...children) {
 
 export const star = () => el("i", { class: "star", "aria-hidden": "true" });
 
-/** Says something to people who cannot see it happen. */
+/** Announces a message to screen readers, through the live region. */
 export function announce(text) {
   byId("live").textContent = text;
 }
 
-/** Resolves to whether the text was copied. Over plain http from another machine browsers know the older way alone. */
+/** Copies text and resolves to whether that worked. Over plain HTTP, browsers support only `execCommand`. */
 export async function copyText(text) {
   if (navigator.clipboard)
     return navigator.clipboard.writeText(text).then(
       () => true,
       () => false,
     );
-  const before = document.activeElement;
-  const area = el("textarea", { class: "unseen" });
+  const focused = document.activeElement;
+  const area = el("textarea", { class: "visually-hidden" });
   area.value = text;
   document.body.append(area);
   area.select();
-  const done = document.execCommand("copy");
+  const copied = document.execCommand("copy");
   area.remove();
-  before?.focus({ preventScroll: true });
-  return done;
+  focused?.focus({ preventScroll: true });
+  return copied;
 }
 
+/** Shows an error message, or hides the element if there is none. */
 export function showError(node, text) {
   node.hidden = !text;
   node.textContent = text ?? "";
@@ -59,7 +61,7 @@ export function showError(node, text) {
 
 export const prefersReducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-/** 1.234 as "+1.23", with a true minus sign. */
+/** Formats 1.234 as "+1.23", with a typographic minus sign. */
 export function signed(x, digits = 2) {
   const text = Math.abs(x).toFixed(digits);
   return (Number(text) === 0 ? "" : x < 0 ? "\u2212" : "+") + text;
@@ -67,7 +69,7 @@ export function signed(x, digits = 2) {
 
 export const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
-/** A value in localStorage or sessionStorage; null where the browser stores nothing for this page. */
+/** Reads localStorage or sessionStorage. Returns null if the browser blocks storage. */
 export function readStorage(name, storage = "localStorage") {
   try {
     return window[storage].getItem(name);

@@ -1,13 +1,12 @@
-/* Pictures: a canvas that stays sharp and in step with its size, and buttons that save it as PNG or SVG.
-   Knows that something can draw itself with a painter; not what. */
+/* A canvas that is sharp at any pixel ratio and redraws when its size changes, and export to PNG and SVG files. */
 
 import { colour } from "./colour.js";
 import { el } from "./element.js";
 import { CanvasPainter, SvgPainter } from "./painter.js";
 
-const EXPORT_SCALE = 2;
+const EXPORT_SCALE = 2; // pixels of a PNG per CSS pixel
 
-/** A canvas whose `draw(painter)` is called, once a frame at most, after `redraw()` or a change of size. */
+/** Calls `draw(painter)` after `redraw()` or a resize, at most once per animation frame. */
 export class Figure {
   constructor(canvas, draw) {
     Object.assign(this, { canvas, draw, pending: false });
@@ -44,10 +43,10 @@ export class Figure {
   }
 }
 
-/** Two buttons into `group` that save what `draw(painter)` draws; `size()` says how large it is. */
+/** Appends two buttons to `group` that save what `draw(painter)` draws. `size()` returns {width, height}. */
 export function addExportButtons(group, name, size, draw) {
-  const button = (kind, save) =>
-    el("button", { type: "button", class: "quiet small", title: `Save as ${kind}`, onclick: save }, kind);
+  const button = (format, save) =>
+    el("button", { type: "button", class: "quiet small", title: `Save as ${format}`, onclick: save }, format);
   group.append(
     button("PNG", async () => download(`${name}.png`, await toPng(size(), draw))),
     button("SVG", () => download(`${name}.svg`, toSvg(size(), draw))),
@@ -71,7 +70,7 @@ export function toPng({ width, height }, draw) {
   return new Promise((resolve) => canvas.toBlob(resolve));
 }
 
-/** Gives a file to the person. */
+/** Starts the download of a file. */
 export function download(filename, blob) {
   const href = URL.createObjectURL(blob);
   const anchor = el("a", { href, download: filename });

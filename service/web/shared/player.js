@@ -1,13 +1,13 @@
-/* Play, pause and slide through layers. Time is a number of layers and may lie between two. */
+/* Playback controls for a trajectory: play button, slider and label. Time is measured in layers and is fractional. */
 
 import { prefersReducedMotion, el } from "./element.js";
 
-const LAYER_MS = 900;
-const LONGEST_MS = 9000;
+const LAYER_MS = 900; // shorter if the whole trajectory would exceed MAX_DURATION_MS
+const MAX_DURATION_MS = 9000;
 
 export class Player {
-  /** `onTime(t)` draws the moment t; `describe(t)` is its sentence. */
-  constructor(host, name, { onTime, describe }) {
+  /** `onTime(t)` is called when the time changes; `describe(t)` returns the text of the label. */
+  constructor(container, name, { onTime, describe }) {
     Object.assign(this, { onTime, describe, duration: 0, t: 0, frame: null });
     this.button = el("button", {
       type: "button",
@@ -17,15 +17,15 @@ export class Player {
     });
     const range = { type: "range", min: 0, max: 0, step: 0.01, value: 0, "aria-label": `Layer of ${name}` };
     this.slider = el("input", { ...range, oninput: () => this.seek(Number(this.slider.value), true) });
-    this.slider.addEventListener("keydown", (event) => this.onKey(event));
+    this.slider.addEventListener("keydown", (event) => this.onKeyDown(event));
     this.ticks = el("div", { class: "ticks", "aria-hidden": "true" });
-    this.label = el("span", { class: "when" }); // the slider says the same to screen readers
+    this.label = el("span", { class: "player-time" }); // for screen readers, the slider has aria-valuetext
     this.name = name;
-    host.append(this.button, el("div", { class: "rail" }, this.slider, this.ticks), this.label);
+    container.append(this.button, el("div", { class: "player-track" }, this.slider, this.ticks), this.label);
     this.show();
   }
 
-  /** A new trajectory of so many layers; `marks` are {layer, title} on the rail. */
+  /** Loads a trajectory of `duration` layers and goes to layer `at`; `marks` are {layer, title} on the slider. */
   load(duration, { at = duration, marks = [] } = {}) {
     this.pause();
     this.duration = duration;
@@ -39,8 +39,8 @@ export class Player {
     this.seek(Math.min(at, duration));
   }
 
-  seek(t, byHand = false) {
-    if (byHand) this.pause();
+  seek(t, fromUser = false) {
+    if (fromUser) this.pause();
     this.t = Math.max(0, Math.min(this.duration, t));
     this.show();
     this.onTime(this.t);
@@ -54,11 +54,11 @@ export class Player {
   play() {
     if (!this.duration) return;
     if (this.t >= this.duration) this.seek(0);
-    if (prefersReducedMotion()) return this.stepOn();
-    const each_ms = Math.min(LAYER_MS, LONGEST_MS / this.duration);
-    const [start, from] = [performance.now(), this.t];
+    if (prefersReducedMotion()) return this.stepForward();
+    const layerMs = Math.min(LAYER_MS, MAX_DURATION_MS / this.duration);
+    const [startMs, startLayer] = [performance.now(), this.t];
     const tick = (now) => {
-      this.seek(from + Math.max(0, now - start) / each_ms);
+      this.seek(startLayer + Math.max(0, now - startMs) / layerMs);
       this.frame = this.t < this.duration ? requestAnimationFrame(tick) : null;
       this.show();
     };
@@ -66,8 +66,8 @@ export class Player {
     this.show();
   }
 
-  /** Without motion, a press of play goes on to the next whole layer. */
-  stepOn() {
+  /** With reduced motion, the play button goes to the next whole layer. */
+  stepForward() {
     this.seek(Math.floor(this.t) + 1);
   }
 
@@ -77,8 +77,8 @@ export class Player {
     this.show();
   }
 
-  /** The arrow keys go from layer to layer, not by hundredths. */
-  onKey(event) {
+  /** Arrow keys move by whole layers, instead of the step of the slider. */
+  onKeyDown(event) {
     const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
     if (!step) return;
     event.preventDefault();
@@ -91,8 +91,8 @@ export class Player {
     this.button.setAttribute("aria-label", `${playing ? "Pause" : "Play"} ${this.name}`);
     this.slider.value = this.t;
     this.slider.style.setProperty("--done", this.duration ? this.t / this.duration : 0);
-    const words = this.describe(this.t);
-    this.label.textContent = words;
-    this.slider.setAttribute("aria-valuetext", words);
+    const text = this.describe(this.t);
+    this.label.textContent = text;
+    this.slider.setAttribute("aria-valuetext", text);
   }
 }

@@ -1,4 +1,4 @@
-"""Helpers for tests of the cloud: the positions of points on the screen, and their explanations."""
+"""Helpers for tests of the Cloud view: positions of points on the screen, and explanations."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from playwright.sync_api import FloatRect, Page, expect
 
 def explanation_text(page: Page) -> str:
     """Return the explanation of the selected point, with ASCII minus signs."""
-    return page.locator("#why").inner_text().replace("\u2212", "-")
+    return page.locator("#explanation").inner_text().replace("\u2212", "-")
 
 
 def canvas_box(page: Page) -> FloatRect:
-    """Return the box of the picture on the screen."""
-    page.locator("#cloud").scroll_into_view_if_needed()
-    box = page.locator("#cloud").bounding_box()
+    """Scroll to the plot and return its bounding box."""
+    page.locator("#cloud-canvas").scroll_into_view_if_needed()
+    box = page.locator("#cloud-canvas").bounding_box()
     assert box is not None
     return box
 
@@ -28,7 +28,7 @@ def point_position(page: Page, i: int) -> tuple[float, float]:
             const { Viewport } = await import("/web/shared/viewport.js");
             const view = new Viewport();
             view.resize(width, height);
-            view.fit(points.flat(), { least: 1 });
+            view.fit(points.flat(), { minReach: 1 });
             return { x: view.centre[0], y: view.centre[1], scale: view.scale };
         }""",
         [read_points(page), box["width"], box["height"]],
@@ -38,11 +38,11 @@ def point_position(page: Page, i: int) -> tuple[float, float]:
 
 
 def expect_n_points(page: Page, n: int) -> None:
-    expect(page.locator("#outcome")).to_contain_text(f"{n} point")
+    expect(page.locator("#result")).to_contain_text(f"{n} point")
 
 
 def download_svg(page: Page) -> str:
-    """Download the picture."""
+    """Download the plot and return its SVG source."""
     with page.expect_download() as download:
         page.locator("#cloud-export").get_by_role("button", name="SVG").click()
     assert download.value.suggested_filename == "cloud.svg"

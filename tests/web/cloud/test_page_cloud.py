@@ -1,4 +1,4 @@
-"""The result of a cloud in the picture, the trajectory and the text."""
+"""The result of a cloud: plot, trajectory, text, and comparison with softmax; choice of leaders; links."""
 
 import re
 
@@ -17,9 +17,9 @@ def test_emerging_leader_is_listed_and_announced_as_it_appears(open_cloud: OpenP
     expect(page.locator("#live")).to_have_text("Point 1 becomes a leader at layer 1")
 
 
-def test_cloud_plays_once_by_itself_and_again_when_asked(open_cloud: OpenPage) -> None:
+def test_cloud_plays_once_when_loaded_and_again_on_play(open_cloud: OpenPage) -> None:
     page = open_cloud(EMERGING, reduced_motion="no-preference")
-    canvas, slider = page.locator("#cloud"), page.locator("#cloud-player input")
+    canvas, slider = page.locator("#cloud-canvas"), page.locator("#cloud-player input")
     page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 0.5")
     end = slider.get_attribute("max")
     page.wait_for_function("end => document.querySelector('#cloud-player input').value === end", arg=end)
@@ -33,7 +33,7 @@ def test_cloud_plays_once_by_itself_and_again_when_asked(open_cloud: OpenPage) -
     assert canvas.screenshot() != before
     assert slider.input_value() == paused
     expect(page.get_by_role("button", name="Play the cloud")).to_be_visible()
-    expect(page.locator("#cloud-player .when")).to_contain_text("closed form")
+    expect(page.locator("#cloud-player .player-time")).to_contain_text("closed form")
 
 
 def test_reduced_motion_steps_from_layer_to_layer(open_cloud: OpenPage) -> None:
@@ -42,13 +42,13 @@ def test_reduced_motion_steps_from_layer_to_layer(open_cloud: OpenPage) -> None:
     assert float(page.locator("#cloud-player input").input_value()) == 1
 
 
-def test_ties_are_marked(open_cloud: OpenPage) -> None:
+def test_ties_have_their_own_symbol(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=ties")
-    expect(page.locator("#outcome")).to_contain_text("between leaders")
+    expect(page.locator("#result")).to_contain_text("between leaders")
     assert page.locator("#clusters .tie").count() >= 2
 
 
-def test_softmax_is_drawn_next_to_hardmax_with_its_distance_at_each_layer(open_cloud: OpenPage) -> None:
+def test_softmax_is_drawn_with_its_distance_from_hardmax_at_each_layer(open_cloud: OpenPage) -> None:
     page = open_cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4&alpha=0.5")
     distance_text = page.locator("#softmax-distance")
     expect(distance_text).to_contain_text("Move the slider")
@@ -75,7 +75,7 @@ def test_softmax_is_drawn_next_to_hardmax_with_its_distance_at_each_layer(open_c
 def test_control_finds_a_matrix_with_the_marked_leaders(open_cloud: OpenPage) -> None:
     page = open_cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4")
     expect(page.locator("#clusters td:first-child").filter(has_text="leader 0")).to_have_count(0)
-    page.locator("#cloud").focus()
+    page.locator("#cloud-canvas").focus()
     for key in (".", "w", ".", "w"):
         page.keyboard.press(key)
     expect(page.locator("#control-count")).to_have_text("2 points marked")
@@ -91,7 +91,7 @@ def test_infeasible_control_is_reported(open_cloud: OpenPage) -> None:
     page.mouse.click(*point_position(page, 1))
     page.get_by_role("button", name="Find A").click()
     expect(page.locator("#control-answer")).to_have_text(
-        "No A does it: this point cannot lead from the start."
+        "No such A exists: this point cannot be a leader from layer 0."
     )
 
 
@@ -99,25 +99,25 @@ def test_undecided_control_is_reported(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=triangle")
     answer = {"feasible": None, "A": None, "margin": None, "note": "The search ended before a proof."}
     page.route("**/control", lambda route: route.fulfill(json=answer))
-    page.locator("#cloud").focus()
+    page.locator("#cloud-canvas").focus()
     page.keyboard.press(".")
     page.keyboard.press("w")
     page.get_by_role("button", name="Find A").click()
     control_answer = page.locator("#control-answer")
-    expect(control_answer).to_contain_text("neither that there is such an A nor that there is none")
+    expect(control_answer).to_contain_text("neither that such an A exists nor that none exists")
     expect(control_answer).to_contain_text("The search ended")
 
 
 def test_run_without_a_proof_is_reported(open_cloud: OpenPage) -> None:
-    """Earlier, the page said that a point stays between leaders."""
+    """Regression test: the page said that a point stays between leaders."""
     page = open_cloud("preset=triangle")
     note = "not certified: the exact decision would need more than 9 products of digits"
     unproved = {"status": "converged", "certified_layer": None, "margin": None, "note": note}
     page.route("**/dynamics", lambda route: route.fulfill(json=route.fetch().json() | unproved))
     page.get_by_role("button", name="Circle").click()
-    expect(page.locator("#outcome-exact")).to_contain_text(note)
-    expect(page.locator("#outcome")).to_contain_text("not proved")
-    expect(page.locator("#outcome")).not_to_contain_text("between leaders")
+    expect(page.locator("#result-details")).to_contain_text(note)
+    expect(page.locator("#result")).to_contain_text("not proved")
+    expect(page.locator("#result")).not_to_contain_text("between leaders")
 
 
 def hold_control_request(page: Page) -> list[Route]:
@@ -125,7 +125,7 @@ def hold_control_request(page: Page) -> list[Route]:
     pending_routes: list[Route] = []
     page.route("**/control", lambda route: pending_routes.append(route))
     page.get_by_role("button", name="Clear").click()
-    page.locator("#cloud").focus()
+    page.locator("#cloud-canvas").focus()
     page.keyboard.press(".")
     page.keyboard.press("w")
     with page.expect_request("**/control"):
@@ -136,11 +136,11 @@ def hold_control_request(page: Page) -> list[Route]:
 CONTROL_ANSWER = {"feasible": True, "A": [[2, 0], [0, 1]], "margin": 0.5, "note": None}
 
 
-def test_answer_to_control_of_other_points_is_dropped(open_cloud: OpenPage) -> None:
+def test_control_answer_is_discarded_after_a_change(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=triangle")
     changes = (
         lambda: page.get_by_role("button", name="Circle").click(),
-        lambda: page.locator("#cloud").press("n"),
+        lambda: page.locator("#cloud-canvas").press("n"),
         lambda: page.get_by_role("button", name="Clear").click(),
     )
     for change in changes:
@@ -153,17 +153,17 @@ def test_answer_to_control_of_other_points_is_dropped(open_cloud: OpenPage) -> N
         expect(page.locator("#stretch-value")).to_have_text("none (A = I)")
 
 
-def test_late_answer_does_not_fill_a_plane_that_was_emptied(open_cloud: OpenPage) -> None:
+def test_late_answer_is_discarded_after_all_points_were_removed(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=triangle")
     pending_routes: list[Route] = []
     page.route("**/dynamics", lambda route: pending_routes.append(route))
     with page.expect_request("**/dynamics"):
         page.get_by_role("button", name="Circle").click()
-    page.get_by_role("button", name="Empty the plane").click()
-    expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+    page.get_by_role("button", name="Remove all points").click()
+    expect(page.locator("#result")).to_have_text("Add a point to start.")
     pending_routes.pop().continue_()
     page.wait_for_load_state("networkidle")
-    expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+    expect(page.locator("#result")).to_have_text("Add a point to start.")
     assert download_svg(page).count("<circle") == 0
 
 
@@ -180,44 +180,42 @@ def test_cloud_is_run_for_no_more_layers_than_the_server_allows(open_page: OpenP
             max_layers.append(request.post_data_json["max_layers"]) if "/dynamics" in request.url else None
         ),
     )
-    page.get_by_role("link", name="A cloud").click()
+    page.get_by_role("link", name="Cloud").click()
     expect_n_points(page, 9)
     assert max_layers == [50]
 
 
-def test_links_of_an_empty_plane_and_of_a_large_cloud(
-    open_cloud: OpenPage,
-) -> None:
+def test_links_of_an_empty_and_of_a_large_cloud(open_cloud: OpenPage) -> None:
     page = open_cloud()
-    page.get_by_role("button", name="Empty the plane").click()
-    expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+    page.get_by_role("button", name="Remove all points").click()
+    expect(page.locator("#result")).to_have_text("Add a point to start.")
     page.wait_for_function("() => !location.hash.includes('preset')")
     share = page.locator("#share")
     share.click()
     expect(share).to_have_text("Copied")
     other_page = page.context.new_page()
     other_page.goto(page.evaluate("navigator.clipboard.readText()"))
-    expect(other_page.locator("#outcome")).to_have_text("Place a point, and see.")
+    expect(other_page.locator("#result")).to_have_text("Add a point to start.")
     other_page.close()
     page.locator("#points").fill("\n".join(f"{k},{k % 7}" for k in range(1, 302)))
-    page.get_by_role("button", name="Use these").click()
+    page.get_by_role("button", name="Use these points").click()
     expect_n_points(page, 301)
     page.locator("#share").click()
     expect(share).to_have_text("Copied, without the points, which are too many for a link")
 
 
 def test_ten_thousand_points_are_drawn_with_few_paths(open_page: OpenPage) -> None:
-    """Frames are slow because of paths, whose number does not depend on the load of the machine."""
+    """The number of paths determines the time of a frame, and does not depend on the load of the machine."""
     page = open_page("#cloud?preset=many")
     page.locator("#clusters tr").first.wait_for(timeout=90_000)
-    expect(page.locator("#outcome")).to_contain_text("10,000 points")
+    expect(page.locator("#result")).to_contain_text("10,000 points")
     paths = page.evaluate(
         """async () => {
             let count = 0;
-            const paper = CanvasRenderingContext2D.prototype;
+            const { prototype } = CanvasRenderingContext2D;
             for (const name of ["fill", "stroke", "fillText", "strokeText"]) {
-                const original = paper[name];
-                paper[name] = function (...given) { count += 1; return original.apply(this, given); };
+                const original = prototype[name];
+                prototype[name] = function (...args) { count += 1; return original.apply(this, args); };
             }
             const slider = document.querySelector("#cloud-player input");
             slider.value = 1.5;
@@ -229,13 +227,13 @@ def test_ten_thousand_points_are_drawn_with_few_paths(open_page: OpenPage) -> No
     assert 9 < paths < 150
 
 
-def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(open_cloud: OpenPage) -> None:
+def test_leader_is_drawn_in_the_colour_of_its_cluster(open_cloud: OpenPage) -> None:
     page = open_cloud("points=1,1;-1,-1;0.3,0.3")
     x, y = point_position(page, 0)
     box = canvas_box(wait_for_frames(page))
     pixel = page.evaluate(
         """([x, y]) => {
-            const context = document.getElementById("cloud").getContext("2d");
+            const context = document.getElementById("cloud-canvas").getContext("2d");
             return [...context.getImageData(x, y, 1, 1).data];
         }""",
         [x - box["x"], y - box["y"]],
@@ -243,32 +241,32 @@ def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(open_cloud: Ope
     assert pixel[:3] == [0x17, 0x65, 0xA8]
 
 
-def test_picture_of_the_cloud_is_saved_with_numbers_on_its_axes(open_cloud: OpenPage) -> None:
+def test_plot_is_saved_with_tick_labels(open_cloud: OpenPage) -> None:
     svg = download_svg(open_cloud("preset=triangle"))
     assert svg.count("<polygon") >= 4  # the polytope and three stars
     assert svg.count("<circle") == 9
     assert {"0.5", "1.0", "\u22120.5", "\u22121.0"} <= set(re.findall(r">(\u2212?\d\.\d)<", svg))
 
 
-def test_golden_cloud_has_the_leaders_of_the_paper(open_cloud: OpenPage) -> None:
+def test_triangle_has_the_leaders_of_the_paper(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=triangle")
-    expect(page.locator("#cloud-badge")).to_have_text("\u2713 Settled after 1 layer")
+    expect(page.locator("#cloud-badge")).to_have_text("\u2713 Certified at layer 1")
     names = page.locator("#clusters td:first-child").all_inner_texts()
     assert sorted(name.strip() for name in names) == ["leader 0", "leader 1", "leader 2"]
-    expect(page.locator("#outcome")).to_have_text(
-        re.compile("^9 points end with 3 leaders. From layer 1 on no point changes")
+    expect(page.locator("#result")).to_have_text(
+        re.compile("^9 points end at 3 leaders. From layer 1 on, no point changes")
     )
-    expect(page.locator("#outcome-exact")).to_have_text(re.compile("^Certified at layer 1, margin 0.0201"))
+    expect(page.locator("#result-details")).to_have_text(re.compile("^Certified at layer 1, margin 0.0201"))
     page.locator("#points").fill("1, 1")
-    page.get_by_role("button", name="Use these").click()
-    expect(page.locator("#outcome")).to_contain_text("1 point ends with 1 leader.")
+    page.get_by_role("button", name="Use these points").click()
+    expect(page.locator("#result")).to_contain_text("1 point ends at 1 leader.")
 
 
-def test_cloud_that_was_not_run_is_not_called_settled(open_cloud: OpenPage) -> None:
+def test_failed_run_shows_no_certificate(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=triangle")
     page.route("**/dynamics", lambda route: route.abort())
     page.locator("#points").fill("1, 2\n3, 4")
-    page.get_by_role("button", name="Use these").click()
+    page.get_by_role("button", name="Use these points").click()
     expect(page.locator("#cloud-error")).to_have_text("The server does not answer. Is it still running?")
-    expect(page.locator("#outcome")).to_have_text("What is shown has not been run.")
+    expect(page.locator("#result")).to_have_text("These points have not been run.")
     expect(page.locator("#cloud-badge")).to_be_hidden()

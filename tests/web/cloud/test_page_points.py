@@ -1,4 +1,4 @@
-"""Input of points: typed, pasted, opened, dropped, and from a link."""
+"""Input of points: typed, pasted, from a file, and from a link."""
 
 import io
 from itertools import product
@@ -13,10 +13,10 @@ from playwright.sync_api import expect
 def test_points_are_read_from_text(open_cloud: OpenPage) -> None:
     page = open_cloud()
     page.locator("#points").fill("x,y\n1,1\n-1,0.5\n0.2,-1\n")
-    page.get_by_role("button", name="Use these").click()
+    page.get_by_role("button", name="Use these points").click()
     expect_n_points(page, 3)
     page.locator("#points").fill("1,1\n2,2,2")
-    page.get_by_role("button", name="Use these").click()
+    page.get_by_role("button", name="Use these points").click()
     expect(page.locator("#cloud-error")).to_have_text(
         "These points cannot be read: line 2 has 3 numbers, expected 2."
     )
@@ -25,7 +25,7 @@ def test_points_are_read_from_text(open_cloud: OpenPage) -> None:
 def test_npy_files_are_read(open_cloud: OpenPage) -> None:
     page = open_cloud()
     formats = product(("float64", "float32", "int64"), "CF")
-    for n, (dtype, order) in enumerate(formats, start=3):  # each with another number of points
+    for n, (dtype, order) in enumerate(formats, start=3):  # a different number of points for each
         expected = np.array([[k, (-1) ** k] for k in range(1, n + 1)], dtype, order=order)
         content = io.BytesIO()
         np.save(content, expected)
@@ -35,7 +35,7 @@ def test_npy_files_are_read(open_cloud: OpenPage) -> None:
         assert read_points(page) == expected.tolist(), (dtype, order)
 
 
-def test_csv_file_is_dropped_on_the_picture(open_cloud: OpenPage) -> None:
+def test_csv_file_is_dropped_on_the_plot(open_cloud: OpenPage) -> None:
     page = open_cloud()
     page.evaluate(
         """() => {
@@ -48,19 +48,19 @@ def test_csv_file_is_dropped_on_the_picture(open_cloud: OpenPage) -> None:
     expect_n_points(page, 4)
 
 
-def test_rows_are_pasted_as_programs_print_them(open_cloud: OpenPage) -> None:
+def test_pasted_rows_are_read_in_common_formats(open_cloud: OpenPage) -> None:
     page = open_cloud()
     for text in ("[[1,2],[3,4]]", "[[1. 2.]\n [3. 4.]]", "[(1, 2), (3, 4)]", "1 2\n3 4", "a;b\n1;2\n3;4\n"):
-        page.get_by_role("button", name="Empty the plane").click()
-        expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+        page.get_by_role("button", name="Remove all points").click()
+        expect(page.locator("#result")).to_have_text("Add a point to start.")
         page.evaluate("text => navigator.clipboard.writeText(text)", text)
-        page.locator("#cloud").focus()
+        page.locator("#cloud-canvas").focus()
         page.keyboard.press("Control+v")
         expect_n_points(page, 2)
         assert read_points(page) == [[1, 2], [3, 4]], text
 
 
 @pytest.mark.parametrize("name", ["constructor", "toString", "gone"])
-def test_link_with_an_unknown_preset_opens_the_first(open_cloud: OpenPage, name: str) -> None:
+def test_link_with_an_unknown_preset_opens_the_default(open_cloud: OpenPage, name: str) -> None:
     page = open_cloud(f"preset={name}")
     expect_n_points(page, 9)

@@ -1,4 +1,4 @@
-"""Clouds in space: they are turned and explained, and their points do not move."""
+"""Clouds in space: they are rotated and explained, and their points are not moved by hand."""
 
 from itertools import product
 
@@ -12,48 +12,48 @@ SPACE = "preset=space"
 
 
 def read_view(page: Page) -> list[float]:
-    """Return the two angles in the link."""
-    page.wait_for_timeout(700)  # the address follows the view twice a second
+    """Return the yaw and pitch in the link."""
+    page.wait_for_timeout(700)  # the URL is updated twice a second
     view = page.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('look')")
     return [float(x) for x in view.split(",")]
 
 
-def test_drag_turns_the_cloud_and_moves_no_point(open_cloud: OpenPage) -> None:
+def test_drag_rotates_the_cloud_and_moves_no_point(open_cloud: OpenPage) -> None:
     page = open_cloud(SPACE)
     box = canvas_box(page)
-    before, start = wait_for_frames(page).locator("#cloud").screenshot(), read_points(page)
+    before, start = wait_for_frames(page).locator("#cloud-canvas").screenshot(), read_points(page)
     [yaw, pitch] = read_view(page)
     page.mouse.move(box["x"] + 60, box["y"] + 60)
     page.mouse.down()
     page.mouse.move(box["x"] + 160, box["y"] + 110, steps=4)
     page.mouse.up()
     assert read_view(page) == pytest.approx([yaw - 0.8, pitch + 0.4], abs=0.011)
-    assert wait_for_frames(page).locator("#cloud").screenshot() != before
+    assert wait_for_frames(page).locator("#cloud-canvas").screenshot() != before
     assert read_points(page) == start
     expect_accessible_layout(page)
 
 
-def test_keys_turn_and_select_and_the_link_keeps_the_view(open_cloud: OpenPage) -> None:
+def test_keys_rotate_and_select_and_the_link_contains_the_view(open_cloud: OpenPage) -> None:
     page = open_cloud(SPACE)
     [yaw, pitch] = read_view(page)
-    page.locator("#cloud").focus()
+    page.locator("#cloud-canvas").focus()
     for key in ("ArrowLeft", "ArrowLeft", "ArrowUp", "."):
         page.keyboard.press(key)
     view = read_view(page)
     assert view == pytest.approx([yaw + np.pi / 18, pitch - np.pi / 36], abs=0.011)
-    expect(page.locator("#why")).to_contain_text("Point 0 agrees")
+    expect(page.locator("#explanation")).to_contain_text("inner products of point 0")
     other_page = open_cloud(page.evaluate("location.hash.split('?')[1]"))
     assert read_view(other_page) == view
 
 
-def test_points_of_space_are_removed_but_not_placed_by_hand(open_cloud: OpenPage) -> None:
+def test_points_in_space_are_removed_but_not_added_by_hand(open_cloud: OpenPage) -> None:
     page = open_cloud("points=1,1,1;-1,0,0.5;0.3,-1,-1")
     expect_n_points(page, 3)
-    page.locator("#cloud").click(position={"x": 20, "y": 100})
-    page.locator("#cloud").focus()
+    page.locator("#cloud-canvas").click(position={"x": 20, "y": 100})
+    page.locator("#cloud-canvas").focus()
     page.keyboard.press("n")
     expect(page.locator("#cloud-error")).to_have_text(
-        "Only points of the plane are placed and moved by hand."
+        "Points can be added and moved only if they have two coordinates."
     )
     page.keyboard.press(".")
     page.keyboard.press("Delete")
@@ -65,23 +65,23 @@ def test_controls_of_the_plane_are_hidden_in_space(open_cloud: OpenPage) -> None
     page = open_cloud(SPACE)
     for name in ("#ellipse", "#tools .plane-only", "#cloud-keys .plane-only"):
         expect(page.locator(name)).to_be_hidden()
-    expect(page.locator("#cloud-keys")).to_contain_text("arrows turn")
+    expect(page.locator("#cloud-keys")).to_contain_text("arrows rotate")
     page.get_by_role("button", name="Three leaders").click()
     expect(page.locator("#ellipse")).to_be_visible()
     expect(page.locator("#cloud-keys .space-only")).to_be_hidden()
 
 
-def test_control_in_space_is_not_said_to_be_drawn(open_cloud: OpenPage) -> None:
+def test_matrix_found_in_space_is_not_used_in_the_plot(open_cloud: OpenPage) -> None:
     page = open_cloud("points=1,1,1;-1,0,0.5;0.3,-1,-1")
-    page.locator("#cloud").focus()
+    page.locator("#cloud-canvas").focus()
     page.keyboard.press(".")
     page.keyboard.press("w")
     page.get_by_role("button", name="Find A").click()
     expect(page.locator("#control-answer")).to_contain_text("Found")
-    expect(page.locator("#control-answer")).not_to_contain_text("picture")
+    expect(page.locator("#control-answer")).not_to_contain_text("plot")
 
 
-def test_picture_of_space_is_saved_with_every_point(open_cloud: OpenPage) -> None:
+def test_plot_of_space_is_saved_with_every_point(open_cloud: OpenPage) -> None:
     svg = download_svg(open_cloud(SPACE))
     assert svg.count("<circle") == 60
     assert all(f">{axis}</text>" in svg for axis in "xyz")
@@ -90,23 +90,23 @@ def test_picture_of_space_is_saved_with_every_point(open_cloud: OpenPage) -> Non
 def test_axes_of_the_camera_are_orthonormal(run_script: RunScript) -> None:
     axes = run_script(
         """async () => {
-            const { Camera } = await import("/web/cloud/space.js");
-            return [[0, 0], [0.7, 0.3], [-2, 1.5], [3, -0.9]].map((look) => new Camera(...look).axes);
+            const { Camera } = await import("/web/cloud/camera.js");
+            return [[0, 0], [0.7, 0.3], [-2, 1.5], [3, -0.9]].map((angles) => new Camera(...angles).axes);
         }"""
     )
     for right, up, forward in np.array(axes):
         assert np.array([right, up, forward]) @ np.array([right, up, forward]).T == pytest.approx(np.eye(3))
-        assert np.cross(right, up) == pytest.approx(forward)  # right-handed: near points are drawn in front
+        assert np.cross(right, up) == pytest.approx(forward)  # right-handed: forward is towards the viewer
     assert axes[0][1] == pytest.approx([0, 0, 1])  # z upwards
 
 
-def test_edges_are_those_of_the_hull(run_script: RunScript) -> None:
+def test_hull_edges_are_edges_and_diagonals_of_faces(run_script: RunScript) -> None:
     octahedron = [[s * (k == c) for c in range(3)] for k in range(3) for s in (1, -1)]
     cube = [list(corner) for corner in product((-1, 1), repeat=3)]
     edges_by_body = run_script(
         """async (clouds) => {
-            const { edgesOf } = await import("/web/cloud/space.js");
-            return clouds.map(edgesOf);
+            const { findHullEdges } = await import("/web/cloud/geometry.js");
+            return clouds.map(findHullEdges);
         }""",
         [octahedron, cube, cube[:2]],
     )
@@ -116,12 +116,12 @@ def test_edges_are_those_of_the_hull(run_script: RunScript) -> None:
     ]
     assert sorted(lengths[0]) == pytest.approx([2**0.5] * 12)
     assert sum(x == pytest.approx(2) for x in lengths[1]) == 12
-    # The others are diagonals of its faces, none through its center.
+    # The others are diagonals of the faces; the diagonals of the cube are longer.
     assert max(lengths[1]) == pytest.approx(8**0.5)
     assert lengths[2] == []
 
 
 def test_cloud_of_more_dimensions_is_drawn_in_three(open_cloud: OpenPage) -> None:
     page = open_cloud("points=1,2,3,4,5;-1,2,0,0,1")
-    expect(page.locator("#outcome-exact")).to_contain_text("Drawn are the first three of 5 numbers")
+    expect(page.locator("#result-details")).to_contain_text("The plot shows the first 3 of 5 coordinates.")
     expect(page.locator("#clusters td").last).to_have_text("1.00, 2.00, 3.00 \u2026")

@@ -1,4 +1,4 @@
-"""The view of models: its cards are those of the service, and the programs that it shows run."""
+"""The Models view: its cards are those of the service, and its code snippets run."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from page_actions import OpenPage, add_models, code, read_points, wait_until_ready
+from page_actions import OpenPage, add_models, read_points, read_snippet, wait_until_ready
 from playwright.sync_api import Page, expect
 
 
@@ -32,24 +32,24 @@ def test_cards_version_and_provider_are_those_of_the_service(open_page: OpenPage
             expect(article.locator("dl.facts").first).to_contain_text(f"Dimension{card['dimension']}")
 
 
-def test_programs_of_the_last_requests_run(open_page: OpenPage) -> None:
+def test_snippets_of_the_latest_requests_run(open_page: OpenPage) -> None:
     page = wait_until_ready(open_page('#review?text=It\'s+a+"superb"+film'))
-    page.get_by_role("link", name="A cloud").click()
+    page.get_by_role("link", name="Cloud").click()
     wait_until_ready(page)
-    page.get_by_role("link", name="The models").click()
+    page.get_by_role("link", name="Models").click()
     page.locator("#snippet-cloud pre").first.wait_for()
     answers, printed = {}, {}
-    for snippet in ("review", "cloud"):
-        assert code(page, snippet, "Python").startswith("from hardmax import Client\n")
-        answers[snippet] = json.loads(run("bash", "-c", f"{code(page, snippet, 'curl')} -sS"))
-        printed[snippet] = run(sys.executable, "-c", code(page, snippet, "Python"))
+    for view in ("review", "cloud"):
+        assert read_snippet(page, view, "Python").startswith("from hardmax import Client\n")
+        answers[view] = json.loads(run("bash", "-c", f"{read_snippet(page, view, 'curl')} -sS"))
+        printed[view] = run(sys.executable, "-c", read_snippet(page, view, "Python"))
     [text] = answers["review"]["data"]
     assert printed["review"].startswith(f"{text['label']} {text['score']}")
     assert answers["cloud"]["n"] == 9
     assert printed["cloud"].startswith("certified 1\n")
 
 
-def test_programs_name_the_default_model_before_any_text_was_read(open_page: OpenPage, server: str) -> None:
+def test_snippets_name_the_default_model_at_first(open_page: OpenPage, server: str) -> None:
     """Earlier, they named a model that a server may not have."""
     page = open_page("#model")
     page.locator("#snippet-review pre").first.wait_for()
@@ -73,8 +73,8 @@ def test_custom_models_are_listed_with_their_labels_and_tried(open_page: OpenPag
     custom_model = page.locator('[data-model="mine"]')
     expect(custom_model).to_contain_text("subject 11 and 18 more")
     expect(custom_model).to_contain_text("Encoderenglish")
-    expect(custom_model.locator("dl.figures")).to_have_text("Right90.0 %TF-IDF60.0 %")
-    custom_model.get_by_text("How many of each label it finds").click()
+    expect(custom_model.locator("dl.figures")).to_have_text("Accuracy90.0 %TF-IDF baseline60.0 %")
+    custom_model.get_by_text("Recall per label").click()
     expect(custom_model.get_by_role("row")).to_have_count(1 + 30)
     expect(page.locator('[data-model="english"] small')).to_have_text("encoder")
     assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -95,7 +95,7 @@ def test_name_of_a_model_means_its_newest_version(open_page: OpenPage) -> None:
     page = open_page("#model", before=add_versions)
     newest = page.locator('[data-model="mine@10"]')
     expect(newest.locator("h2")).to_contain_text("mine")
-    expect(newest).to_contain_text("mine@2 again: Mine.")
+    expect(newest).to_contain_text("Rollback to mine@2: Mine.")
     expect(newest).to_contain_text("mine@10 (served as mine), mine@2")
     expect(page.locator('[data-model="mine@2"]')).to_have_count(0)
     expect(open_page("#review?model=mine", before=add_versions).locator("#review-model")).to_have_value(
@@ -103,18 +103,18 @@ def test_name_of_a_model_means_its_newest_version(open_page: OpenPage) -> None:
     )
 
 
-def test_program_with_many_points_runs_with_a_matrix(open_page: OpenPage, tmp_path: Path) -> None:
+def test_snippets_with_many_points_run_with_a_matrix(open_page: OpenPage, tmp_path: Path) -> None:
     page = wait_until_ready(open_page("#cloud?preset=random&stretch=4&turn=30"))
     points = read_points(page)
-    outcome = page.locator("#outcome-exact").inner_text()
-    page.get_by_role("link", name="The models").click()
+    outcome = page.locator("#result-details").inner_text()
+    page.get_by_role("link", name="Models").click()
     page.locator("#snippet-cloud pre").first.wait_for()
     np.save(tmp_path / "cloud.npy", points)
-    answer = json.loads(run("bash", "-c", f"cd {tmp_path}; {code(page, 'cloud', 'curl')} -sS"))
+    answer = json.loads(run("bash", "-c", f"cd {tmp_path}; {read_snippet(page, 'cloud', 'curl')} -sS"))
     printed = run(
         sys.executable,
         "-c",
-        f"import os; os.chdir({str(tmp_path)!r})\n{code(page, 'cloud', 'Python')}",
+        f"import os; os.chdir({str(tmp_path)!r})\n{read_snippet(page, 'cloud', 'Python')}",
     )
     margin = re.search(r"margin (\S+)", outcome)
     assert margin is not None
@@ -123,17 +123,17 @@ def test_program_with_many_points_runs_with_a_matrix(open_page: OpenPage, tmp_pa
     assert len(printed.splitlines()) == 1 + len(answer["leaders"])
 
 
-def test_programs_and_links_are_copied_over_plain_http(open_page: OpenPage) -> None:
+def test_snippets_and_links_are_copied_over_plain_http(open_page: OpenPage) -> None:
     def disable_clipboard(page: Page) -> None:
         page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
 
     page = wait_until_ready(open_page("#model", before=disable_clipboard))
     other_page = open_page("#model")
     page.bring_to_front()
-    for name in ("Copy the curl lines", "Copy a link to this view"):
+    for name in ("Copy curl command", "Copy a link to this view"):
         button = page.get_by_role("button", name=name).first
         copied = "navigator.clipboard.readText()"
-        shown = page.evaluate("location.href") if "link" in name else code(page, "review", "curl")
+        shown = page.evaluate("location.href") if "link" in name else read_snippet(page, "review", "curl")
         button.click()
         expect(page.locator("#live")).to_have_text(re.compile("copied"))
         expect(button).to_be_focused()
@@ -141,13 +141,13 @@ def test_programs_and_links_are_copied_over_plain_http(open_page: OpenPage) -> N
         assert other_page.evaluate(copied) == shown
         page.bring_to_front()
     page.evaluate("document.execCommand = () => false")
-    page.get_by_role("button", name="Copy the curl lines").first.click()
-    expect(page.get_by_role("button", name="Copy the curl lines").first).to_have_text("Not copied")
-    expect(page.locator("#live")).to_have_text("The browser lets this page copy nothing")
+    page.get_by_role("button", name="Copy curl command").first.click()
+    expect(page.get_by_role("button", name="Copy curl command").first).to_have_text("Copy failed")
+    expect(page.locator("#live")).to_have_text("The browser does not allow copying")
 
 
-def test_program_is_copied(open_page: OpenPage) -> None:
+def test_snippet_is_copied(open_page: OpenPage) -> None:
     page = open_page("#model")
-    page.locator("#snippet-cloud").get_by_role("button", name="Copy the curl lines").click()
+    page.locator("#snippet-cloud").get_by_role("button", name="Copy curl command").click()
     expect(page.locator("#live")).to_have_text("curl copied")
-    assert page.evaluate("navigator.clipboard.readText()") == code(page, "cloud", "curl")
+    assert page.evaluate("navigator.clipboard.readText()") == read_snippet(page, "cloud", "curl")

@@ -1,4 +1,4 @@
-"""The verdict is that of the service, also without a verdict, with several labels, and of another model."""
+"""The verdict of the service: two or several labels, abstention, errors, and other models."""
 
 import re
 
@@ -24,7 +24,7 @@ def label_buttons(page: Page) -> Locator:
     return page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
 
 
-WRITE = """async (box, text) => {  // in the page: keys from outside are slow on a busy machine
+WRITE = """async (box, text) => {  // in the page, because simulated keys are slow on a busy machine
   for (let end = 1; end <= text.length; end++) {
     box.value = text.slice(0, end);
     box.dispatchEvent(new InputEvent("input", { bubbles: true }));
@@ -33,16 +33,16 @@ WRITE = """async (box, text) => {  // in the page: keys from outside are slow on
 }"""
 
 
-def test_fast_writing_ends_with_the_verdict_of_the_last_text(open_review: OpenPage, server: str) -> None:
+def test_fast_typing_ends_with_the_verdict_of_the_last_text(open_review: OpenPage, server: str) -> None:
     page = open_review()
     urls: list[str] = []
     page.on("request", lambda request: urls.append(request.url) if "/classify" in request.url else None)
     box = page.get_by_label("Write a text")
     box.fill("")
     box.evaluate(WRITE, NEGATIVE_TEXT)
-    page.wait_for_function("() => document.querySelector('#ink .word')")
+    page.wait_for_function("() => document.querySelector('#highlights .word')")
     logit = classify(page, server, NEGATIVE_TEXT)["logit"]
-    expect(page.locator("#ledger-logit")).to_have_text(f"{logit:.2f}".replace("-", "\u2212"))
+    expect(page.locator("#contributions-logit")).to_have_text(f"{logit:.2f}".replace("-", "\u2212"))
     expect(page.locator("#verdict-label")).to_have_text("negative")
     expect(page.locator("#verdict-label")).to_have_class("label neg")
     assert len(urls) < len(NEGATIVE_TEXT) / 3
@@ -59,21 +59,21 @@ def test_no_verdict_without_known_words(open_page: OpenPage) -> None:
     expect(label).to_have_text("I don\u2019t know")
     expect(label).to_have_class("label none")
     expect(page.locator("#verdict-badge")).to_have_text("no known words")
-    expect(page.locator("#verdict-score")).not_to_contain_text("sure")
-    expect(note).to_have_text("This model does not know this word.")
-    expect(page.locator("#ledger")).to_be_hidden()
-    expect(page.locator("#without")).to_be_hidden()
-    expect(page.locator("#ledger-caption")).to_contain_text("nothing to add up")
-    expect(page.locator("#ink .star")).to_have_count(0)
-    expect(page.locator("#ink .word")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
+    expect(page.locator("#verdict-score")).not_to_contain_text("score")
+    expect(note).to_have_text("The model does not know this word.")
+    expect(page.locator("#contributions")).to_be_hidden()
+    expect(page.locator("#removal")).to_be_hidden()
+    expect(page.locator("#contributions-caption")).to_contain_text("nothing to add up")
+    expect(page.locator("#highlights .star")).to_have_count(0)
+    expect(page.locator("#highlights .word")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
     for text, sentence in (
-        ("asdf qwertz", "None of these words tells this model anything."),
-        ("\U0001f389 \U0001f389", "There is no word here, only signs and pictures."),
+        ("asdf qwertz", "The model knows none of these words."),
+        ("\U0001f389 \U0001f389", "This text contains no words, only symbols."),
     ):
         page.get_by_label("Write a text").fill(text)
         expect(note).to_have_text(sentence)
     page.get_by_label("Write a text").fill("  ")
-    expect(note).to_have_text("Write something, and the verdict follows.")
+    expect(note).to_have_text("Write a text to see its verdict.")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_two_labels_of_a_custom_model_are_at_the_ends(open_review: OpenPage) -> 
     expect(page.locator("#verdict-label")).to_have_text("spam")
     expect(page.locator("#verdict-label")).to_have_class("label pos")
     expect(page.locator("#verdict-ends span")).to_have_text(["ham", "spam"])
-    expect(page.locator("#against")).to_have_text("ham")
+    expect(page.locator("#scale-low")).to_have_text("ham")
 
 
 def test_labels_of_a_multi_label_model_are_listed(open_review: OpenPage) -> None:
@@ -115,12 +115,12 @@ def test_labels_of_a_multi_label_model_are_listed(open_review: OpenPage) -> None
 
     page = open_review("cold soup", answer_with_labels)
     expect(page.locator("#verdict-label")).to_have_text("food, service")
-    expect(page.locator("#verdict-score")).to_have_text("Each label for itself")
+    expect(page.locator("#verdict-score")).to_have_text("labels are independent")
     expect(label_buttons(page)).to_have_text(["food88.0 %", "service82.0 %", "price5.0 %"])
-    expect(page.locator(".share.holds span")).to_have_text(["food", "service"])
+    expect(page.locator(".label-button.applicable span")).to_have_text(["food", "service"])
     labels.clear()
     write_text(page, "cold soup ")
-    expect(page.locator("#verdict-label")).to_have_text("none of them")
+    expect(page.locator("#verdict-label")).to_have_text("no label")
 
 
 def test_most_likely_of_many_labels_are_shown(open_review: OpenPage) -> None:
@@ -133,7 +133,7 @@ def test_most_likely_of_many_labels_are_shown(open_review: OpenPage) -> None:
     expect(page.locator("#verdict-labels")).to_contain_text("and 22 less likely labels")
 
 
-def test_each_of_several_labels_has_a_sum(open_review: OpenPage) -> None:
+def test_each_of_several_labels_has_contributions(open_review: OpenPage) -> None:
     parts = {"awful": -1.5, "middling": 0.25, "great": 2.5}, {"awful": 0.5, "middling": 0.5, "great": -0.75}
     words = [word("lovely", parts[0], leader=True), word("mess", parts[1], 1, leader=True)]
     page = open_review("lovely mess", make_answer("lovely mess", words, STARS))
@@ -141,12 +141,12 @@ def test_each_of_several_labels_has_a_sum(open_review: OpenPage) -> None:
     buttons = label_buttons(page)
     expect(buttons).to_have_text([re.compile(name) for name in STARS])
     expect(buttons.nth(2)).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#ledger-logit")).to_have_text("+1.75")
+    expect(page.locator("#contributions-logit")).to_have_text("+1.75")
     buttons.nth(0).click()
-    expect(page.locator("#ledger-logit")).to_have_text("\u22121.20")
-    expect(page.locator("#ledger tr.total th")).to_have_text("logit of awful")
+    expect(page.locator("#contributions-logit")).to_have_text("\u22121.20")
+    expect(page.locator("#contributions tr.total th")).to_have_text("logit of awful")
     expect(page.locator("#verdict-label")).to_have_text("great")
-    expect(page.locator("#against")).to_have_text("not awful")
+    expect(page.locator("#scale-low")).to_have_text("not awful")
     expect_accessible_layout(page)
 
 
@@ -168,22 +168,22 @@ def test_labels_of_an_earlier_text_are_marked_as_such(open_review: OpenPage) -> 
 
 
 @pytest.mark.parametrize(
-    ("bias", "is_admitted"), [(-1.0, False), (1.0, True), ({"noise": 0.5, "praise": 0.1}, False)]
+    ("bias", "is_shown"), [(-1.0, False), (1.0, True), ({"noise": 0.5, "praise": 0.1}, False)]
 )
 def test_known_error_of_an_example_is_shown_only_where_it_occurs(
-    open_review: OpenPage, bias: float | dict[str, float], is_admitted: bool
+    open_review: OpenPage, bias: float | dict[str, float], is_shown: bool
 ) -> None:
     page = open_review()
     none = dict.fromkeys(bias, 0.0) if isinstance(bias, dict) else 0.0
     irony = [word("Great", none, leader=True)]
     mock_classify(page, lambda r: make_answer(t, irony, bias) if "train" in (t := r["input"]) else None)
     page.get_by_role("button", name="Irony").click()
-    expect(page.locator("#ledger-logit")).to_have_text(re.compile(r"[01]\.[01]0$"))
+    expect(page.locator("#contributions-logit")).to_have_text(re.compile(r"[01]\.[01]0$"))
     note = expect(page.locator("#verdict-fine"))
-    (note.to_contain_text if is_admitted else note.not_to_contain_text)("gets this one wrong")
+    (note.to_contain_text if is_shown else note.not_to_contain_text)("gets this one wrong")
 
 
-def test_old_verdict_is_dimmed_during_a_request_and_after_a_failure(open_review: OpenPage) -> None:
+def test_stale_verdict_is_dimmed_during_a_request_and_after_a_failure(open_review: OpenPage) -> None:
     page = open_review(SHORT_TEXT)
     pending = []
 
@@ -198,11 +198,11 @@ def test_old_verdict_is_dimmed_during_a_request_and_after_a_failure(open_review:
     with page.expect_request(lambda request: "A mess" in (request.post_data or "")):
         page.get_by_label("Write a text").fill("A mess")
     verdict, title = page.locator("#verdict"), page.locator("#verdict-title")
-    expect(title).to_have_text("Asking \u2026")
+    expect(title).to_have_text("Classifying \u2026")
     expect(page.locator("#verdict-label")).to_have_css("opacity", "0.4")
     pending.pop().abort()
     expect(title).to_have_text("Verdict on an earlier text")
-    expect(verdict).to_have_attribute("data-state", "old")
+    expect(verdict).to_have_attribute("data-state", "stale")
     expect(page.locator("#review-error")).to_have_text("The server does not answer. Is it still running?")
     page.unroute("**/classify")
     page.get_by_label("Write a text").fill("A lovely mess")
@@ -214,16 +214,16 @@ def test_old_verdict_is_dimmed_during_a_request_and_after_a_failure(open_review:
 def test_examples_have_the_labels_of_their_names(open_review: OpenPage, server: str) -> None:
     page = open_review()
     examples = page.evaluate("import('/web/review/examples.js').then(({ EXAMPLES }) => EXAMPLES)")
-    assert [e.get("wrong", False) for e in examples].count(True) == 1
+    assert [e.get("knownError", False) for e in examples].count(True) == 1
     for example in examples:
         page.get_by_role("button", name=example["name"]).click()
-        expect(page.locator("#review")).to_have_value(example["text"])
+        expect(page.locator("#review-text")).to_have_value(example["text"])
         label = classify(page, server, example["text"])["label"]
-        assert (label != example["label"]) == example.get("wrong", False), example
+        assert (label != example["label"]) == example.get("knownError", False), example
         expect(page.locator("#verdict-label")).to_have_text(label)
-        sentence = f"The model gets this one wrong: a person says {example['label']}."
+        sentence = f"The model gets this one wrong: the correct label is {example['label']}."
         note = expect(page.locator("#verdict-fine"))
-        check = note.to_contain_text if example.get("wrong") else note.not_to_contain_text
+        check = note.to_contain_text if example.get("knownError") else note.not_to_contain_text
         check(sentence)
 
 
@@ -235,17 +235,17 @@ def two_models(page: Page) -> None:
 
 def test_another_model_is_selected_and_kept_in_the_link(open_page: OpenPage) -> None:
     page = wait_until_ready(open_page(f"#review?text={SHORT_TEXT}", before=two_models))
-    page.get_by_label("Model").select_option("mine")
-    expect(page.locator("#ledger-logit")).to_have_text("+0.48")
+    page.get_by_role("combobox", name="Model").select_option("mine")
+    expect(page.locator("#contributions-logit")).to_have_text("+0.48")
     page.wait_for_function("() => location.hash.includes('model=mine')")
     other_page = wait_until_ready(open_page(page.evaluate("location.hash"), before=two_models))
-    expect(other_page.get_by_label("Model")).to_have_value("mine")
-    expect(other_page.locator("#ledger-logit")).to_have_text("+0.48")
+    expect(other_page.get_by_role("combobox", name="Model")).to_have_value("mine")
+    expect(other_page.locator("#contributions-logit")).to_have_text("+0.48")
 
 
 def test_missing_model_is_replaced_by_the_default_with_a_message(open_review: OpenPage) -> None:
     page = open_review(f"{SHORT_TEXT}&model=gone")
-    message = "No model \u201cgone\u201d labels texts on this server: sentiment-small answers."
+    message = "This server has no text classification model \u201cgone\u201d. Using sentiment-small."
     expect(page.locator("#review-error")).to_have_text(message)
     expect(page.locator("#verdict-title")).to_have_text("Verdict")
 
@@ -256,13 +256,13 @@ def test_back_forward_and_the_link_keep_the_text(open_page: OpenPage) -> None:
     expect(page.locator("#verdict-label")).to_have_text("negative")
     page.wait_for_function("() => location.hash.includes('awful')")
     other_page = wait_until_ready(open_page(page.evaluate("location.hash")))
-    expect(other_page.locator("#review")).to_have_value(NEGATIVE_TEXT)
-    page.get_by_role("link", name="A cloud").click()
+    expect(other_page.locator("#review-text")).to_have_value(NEGATIVE_TEXT)
+    page.get_by_role("link", name="Cloud").click()
     wait_until_ready(page)
-    page.get_by_role("link", name="The models").click()
+    page.get_by_role("link", name="Models").click()
     page.go_back()
     page.go_back()
-    expect(page.locator("#review")).to_have_value(NEGATIVE_TEXT)
+    expect(page.locator("#review-text")).to_have_value(NEGATIVE_TEXT)
     expect(page.locator("#verdict-label")).to_have_text("negative")
     page.go_forward()
     expect(page.get_by_role("heading", level=1)).to_have_text("Points that follow the leader.")
@@ -296,7 +296,7 @@ def test_server_without_a_text_model_is_reported(open_page: OpenPage) -> None:
         "#review",
         before=lambda page: page.route("**/models", lambda route: route.fulfill(json={"models": []})),
     )
-    expect(page.locator("#review-error")).to_contain_text("this server has no sentiment model")
+    expect(page.locator("#review-error")).to_contain_text("this server has no text classification model")
 
 
 def test_verdict_is_visible_on_a_phone_without_scrolling(open_page: OpenPage) -> None:

@@ -1,4 +1,4 @@
-"""The sum of contributions: a row per leader, numbers that add up, and the words of each row."""
+"""The table of contributions: a row per leader, numbers that add up, and the words of each row."""
 
 from itertools import accumulate
 
@@ -9,8 +9,8 @@ from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read
 
 
 def test_row_is_a_leader_with_what_it_has_read(open_review: OpenPage) -> None:
-    names = open_review(LONG_TEXT, answer_with_read).locator("#ledger .name")
-    expect(names.locator(".who")).to_have_text(["charming", "slow", "funny", "bad"])
+    names = open_review(LONG_TEXT, answer_with_read).locator("#contributions .name")
+    expect(names.locator(".leaders")).to_have_text(["charming", "slow", "funny", "bad"])
     expect(names.nth(0).locator("small")).to_have_text("read ending, is \u00b7 5 words")
     expect(names.nth(3).locator("small")).to_have_text("read Not, all, at \u00b7 5 words")
 
@@ -33,33 +33,34 @@ def test_row_is_not_cut_off_on_a_narrow_screen(open_review: OpenPage) -> None:
     words = [word("Extraordinarily", -0.4), word("slow", -1.2, leader=True, read=read)]
     words += [word("and", -0.1), word("lengthy", -0.3)]
     page = open_review(text, make_answer(text, words, 0), width=390)
-    cut = "[...document.querySelectorAll('#ledger .name > *')].filter((n) => n.scrollWidth > n.clientWidth)"
-    assert page.evaluate(f"{cut}.map((n) => n.textContent)") == []
+    parts = page.locator("#contributions .name > *")
+    is_cut = "(nodes) => nodes.map((node) => node.scrollWidth > node.clientWidth)"
+    assert set(parts.evaluate_all(is_cut)) == {False}
 
 
 def test_row_without_read_words_counts_its_words(open_review: OpenPage) -> None:
-    names = open_review(SHORT_TEXT, PLAIN_ANSWER).locator("#ledger .name")
-    expect(names.locator(".who")).to_have_text(["at", "lovely"])
+    names = open_review(SHORT_TEXT, PLAIN_ANSWER).locator("#contributions .name")
+    expect(names.locator(".leaders")).to_have_text(["at", "lovely"])
     expect(names.locator("small")).to_have_text(["5 words", "2 words"])
 
 
 def column(page: Page, n: int) -> list[float]:
-    cells = page.locator(f"#ledger tr:not(.total) td:nth-child({n})")
+    cells = page.locator(f"#contributions tr:not(.total) td:nth-child({n})")
     return [parse_number(x) for x in cells.all_text_contents()]
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_verdict_and_its_sum_are_those_of_the_service(open_page: OpenPage, server: str, width: int) -> None:
-    """Bias and clusters add up to the logit, to the last digit that is printed."""
+def test_verdict_and_logit_are_those_of_the_service(open_page: OpenPage, server: str, width: int) -> None:
+    """Bias and clusters add up to the logit, to the last printed digit."""
     page = open_page("#review", width=width)
     for text in (POSITIVE_TEXT, NEGATIVE_TEXT, NEGATIVE_TEXT + POSITIVE_TEXT):
         write_text(page, text)
         answer = classify(page, server, text)
         expect(page.locator("#verdict-label")).to_have_text(answer["label"])
         score = 100 * answer["score"]
-        sure = "over 99.9 % sure" if score > 99.95 else f"{score:.1f} % sure"
-        expect(page.locator("#verdict-score")).to_have_text(sure)
-        logit = page.locator("#ledger-logit")
+        score_text = "score over 99.9 %" if score > 99.95 else f"score {score:.1f} %"
+        expect(page.locator("#verdict-score")).to_have_text(score_text)
+        logit = page.locator("#contributions-logit")
         expect(logit).to_have_text(f"{answer['logit']:+.2f}".replace("-", "\u2212"))
         contributions, totals = column(page, 3), column(page, 4)
         assert totals == [round(x, 2) for x in accumulate(contributions)]
@@ -72,14 +73,15 @@ def test_verdict_and_its_sum_are_those_of_the_service(open_page: OpenPage, serve
 
 def test_row_opens_by_keyboard_and_its_words_are_explained(open_review: OpenPage) -> None:
     page = open_review(SHORT_TEXT, PLAIN_ANSWER)
-    row = page.locator("#ledger button.name").first
+    row = page.locator("#contributions button.name").first
     row.focus()
-    assert page.locator("#ink .word.chosen").all_inner_texts() == ["Boils", "at", "100", "and", "water"]
-    expect(page.locator("#arcs path")).to_have_count(4)  # to the leader, as it is not known what it has read
+    highlighted = page.locator("#highlights .word.highlighted")
+    assert highlighted.all_inner_texts() == ["Boils", "at", "100", "and", "water"]
+    expect(page.locator("#arcs path")).to_have_count(4)  # to the leader, as the answer has no `read`
     page.keyboard.press("Enter")
     expect(row).to_have_attribute("aria-expanded", "true")
     members = "Boils\u22121.20 100\u22120.71 water\u22120.40 at\u22120.10 and\u22120.05"
     assert page.locator(".member").all_inner_texts() == members.split()
     page.keyboard.press("Tab")
-    expect(page.locator("#tip")).to_contain_text("Boils")
-    expect(page.locator("#tip")).to_contain_text("follows \u2605 at, a leader from the start")
+    expect(page.locator("#tooltip")).to_contain_text("Boils")
+    expect(page.locator("#tooltip")).to_contain_text("follows \u2605 at, a leader from the start")

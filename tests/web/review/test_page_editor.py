@@ -1,14 +1,14 @@
-"""The text field: tints are under the text, and words are explained."""
+"""The editor: highlights lie exactly under the text, and words have tooltips."""
 
 import pytest
 from page_actions import NEGATIVE_TEXT, POSITIVE_TEXT, OpenPage, RunScript, classify, hover_word, write_text
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read, make_answer, word
 
 EMOJI = "\U0001f389\U0001f389 A lovely film \U0001f44d\U0001f3fd and a na\u00efve \U0001f600 end"
 CROSSED = """() => {
-    const sheet = document.querySelector(".sheet").getBoundingClientRect();
-    const words = [...document.querySelectorAll("#ink .word")]
+    const editor = document.querySelector(".editor").getBoundingClientRect();
+    const words = [...document.querySelectorAll("#highlights .word")]
         .map((node) => [node.textContent, node.getBoundingClientRect()]);
     const crossed = new Set();
     for (const path of document.querySelectorAll("#arcs path")) {
@@ -16,7 +16,7 @@ CROSSED = """() => {
         for (let at = 4; at < length - 4; at += 2) {
             const p = path.getPointAtLength(at);
             for (const [name, box] of words) {
-                const [x, y] = [p.x + sheet.left, p.y + sheet.top];
+                const [x, y] = [p.x + editor.left, p.y + editor.top];
                 const across = x > box.left && x < box.right;
                 if (across && y > box.top + 3 && y < box.bottom - 3) crossed.add(name);
             }
@@ -24,41 +24,46 @@ CROSSED = """() => {
     }
     return [...crossed];
 }"""
-NOVEL = "It was a lovely day and then the awful rain fell on us all. " * 420  # 5,460 words
+LONG = "It was a lovely day and then the awful rain fell on us all. " * 420  # 5,460 words
+
+
+def overlay_text(page: Page) -> str:
+    """Return the text of the overlay without the zero-width space at its end."""
+    return (page.locator("#highlights").text_content() or "").rstrip("\u200b")
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_tint_lies_exactly_under_the_text(open_page: OpenPage, width: int) -> None:
+def test_highlights_lie_exactly_under_the_text(open_page: OpenPage, width: int) -> None:
     page = open_page("#review", width=width)
     write_text(page, NEGATIVE_TEXT * 8)
-    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == NEGATIVE_TEXT * 8
+    assert overlay_text(page) == NEGATIVE_TEXT * 8
     style = """(id) => {
         const { font, padding, width } = getComputedStyle(document.getElementById(id));
         return [font, padding, width];
     }"""
-    assert page.evaluate(style, "ink") == page.evaluate(style, "review")
+    assert page.evaluate(style, "highlights") == page.evaluate(style, "review-text")
     height = "(id) => document.getElementById(id).scrollHeight"
-    assert page.evaluate(height, "ink") == page.evaluate(height, "review") > 200
+    assert page.evaluate(height, "highlights") == page.evaluate(height, "review-text") > 200
 
 
 @pytest.mark.parametrize("text", [NEGATIVE_TEXT + POSITIVE_TEXT, EMOJI])
-def test_tints_add_up_to_the_logit_and_leaders_are_starred(
+def test_highlights_add_up_to_the_logit_and_leaders_have_stars(
     open_page: OpenPage, server: str, text: str
 ) -> None:
     page = open_page("#review")
     write_text(page, text)
     answer = classify(page, server, text)
-    shares = page.evaluate(
+    contributions = page.evaluate(
         """async (item) => {
-            const { segmentsOf } = await import("/web/review/sheet.js");
-            const { readAnswer } = await import("/web/review/answer.js");
-            const text = document.getElementById("review").value;
-            return segmentsOf(readAnswer(text, item)).map(({ share }) => share);
+            const { buildSegments } = await import("/web/review/editor.js");
+            const { parseAnswer } = await import("/web/review/answer.js");
+            const text = document.getElementById("review-text").value;
+            return buildSegments(parseAnswer(text, item)).map(({ contribution }) => contribution);
         }""",
         answer,
     )
-    assert answer["bias"] + sum(shares) == pytest.approx(answer["logit"], abs=1e-4)
-    words_shown, stars = page.locator("#ink .word"), page.locator("#ink .word.leader")
+    assert answer["bias"] + sum(contributions) == pytest.approx(answer["logit"], abs=1e-4)
+    words_shown, stars = page.locator("#highlights .word"), page.locator("#highlights .word.leader")
     words = {part for w in answer["words"] for start, end in w["spans"] for part in text[start:end].split()}
     assert {x for x in words if x.isalpha()} <= set(words_shown.all_inner_texts()) <= words
     spans = {tuple(span) for leader in answer["leaders"] for span in leader["spans"]}
@@ -68,25 +73,25 @@ def test_tints_add_up_to_the_logit_and_leaders_are_starred(
 @pytest.mark.parametrize("width", [1440, 390])
 def test_leader_shows_what_it_has_read_and_a_word_its_leader(open_review: OpenPage, width: int) -> None:
     page = open_review(LONG_TEXT, answer_with_read, width=width)
-    tip, lines = page.locator("#tip"), page.locator("#arcs path")
+    tip, lines = page.locator("#tooltip"), page.locator("#arcs path")
     hover_word(page, "bad")
-    expect(tip).to_contain_text("bad +1.13")  # with those that follow it
+    expect(tip).to_contain_text("bad +1.13")  # including its followers
     expect(tip).to_contain_text("a leader from the start, followed by 4 words")
-    expect(tip).to_contain_text("made of itself and of Not, all, at")
-    expect(page.locator("#ink .read")).to_have_text(["Not", "at", "all"])
+    expect(tip).to_contain_text("has read Not, all, at")
+    expect(page.locator("#highlights .read")).to_have_text(["Not", "at", "all"])
     expect(lines).to_have_count(3)
     widths = lines.evaluate_all("all => all.map((line) => parseFloat(getComputedStyle(line).strokeWidth))")
     assert widths == sorted(widths, reverse=True)  # the first read is the strongest
     assert widths[0] > widths[2]
     hover_word(page, "jokes")
     expect(tip).to_contain_text("follows \u2605 funny, a leader from the start")
-    expect(tip).to_contain_text("its heads followed the, all; then all, charming, funny")
+    expect(tip).to_contain_text("its heads attend to the, all; then all, charming, funny")
     expect(lines).to_have_count(4)
     kinds = lines.evaluate_all("lines => lines.map((line) => line.className.baseVal)")
-    assert kinds == ["pos", "reading", "reading", "reading"]
-    expect(page.locator("#ink .read")).to_have_text(["all", "the", "charming"])
+    assert kinds == ["pos", "attention", "attention", "attention"]
+    expect(page.locator("#highlights .read")).to_have_text(["all", "the", "charming"])
     hover_word(page, "are")
-    expect(tip).to_contain_text("its heads followed no word")
+    expect(tip).to_contain_text("its heads attend to no word")
     expect(lines).to_have_count(1)
     page.mouse.move(5, 5)
     expect(tip).to_be_hidden()
@@ -95,65 +100,66 @@ def test_leader_shows_what_it_has_read_and_a_word_its_leader(open_review: OpenPa
 
 def test_read_words_are_shown_by_keyboard(open_review: OpenPage) -> None:
     page = open_review(LONG_TEXT, answer_with_read)
-    page.locator("#ledger button.name").first.focus()
-    expect(page.locator("#ink .read")).to_have_text(["ending", "is"])
+    page.locator("#contributions button.name").first.focus()
+    expect(page.locator("#highlights .read")).to_have_text(["ending", "is"])
     page.get_by_label("Write a text").focus()
     page.keyboard.press("Control+Home")
     for _ in "Not b":
         page.keyboard.press("ArrowRight")
-    expect(page.locator("#ink .read")).to_have_text(["Not", "at", "all"])
-    expect(page.locator("#tip")).to_contain_text("made of itself and of Not, all, at")
+    expect(page.locator("#highlights .read")).to_have_text(["Not", "at", "all"])
+    expect(page.locator("#tooltip")).to_contain_text("has read Not, all, at")
     page.keyboard.press("Control+End")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    expect(page.locator("#tip strong")).to_have_text("slow")
+    expect(page.locator("#tooltip strong")).to_have_text("slow")
 
 
 def test_tapped_word_is_explained_and_a_second_tap_edits(open_review: OpenPage) -> None:
     page = open_review(SHORT_TEXT, PLAIN_ANSWER, width=390, has_touch=True, is_mobile=True)
-    water = page.locator("#ink .word").filter(has_text="water").first
+    water = page.locator("#highlights .word").filter(has_text="water").first
     water.tap(force=True)  # the text field is above it
-    expect(page.locator("#tip strong")).to_have_text("water")
+    expect(page.locator("#tooltip strong")).to_have_text("water")
     focused = "document.activeElement.id"
-    assert page.evaluate(focused) != "review"  # no keyboard covers the explanation
+    assert page.evaluate(focused) != "review-text"  # no keyboard covers the explanation
     water.tap(force=True)
-    page.wait_for_function(f"() => {focused} === 'review'")
+    page.wait_for_function(f"() => {focused} === 'review-text'")
 
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_long_text_scrolls_and_has_a_short_link(open_page: OpenPage, width: int) -> None:
     page = open_page("#review", width=width)
-    write_text(page, NOVEL)
-    box = page.locator("#review").bounding_box()
+    write_text(page, LONG)
+    box = page.locator("#review-text").bounding_box()
     assert box is not None
     assert box["height"] < 620
-    assert page.locator("#ink .word").count() > 2_000
-    page.locator("#review").evaluate("area => { area.scrollTop = area.scrollHeight / 3; }")
+    assert page.locator("#highlights .word").count() > 2_000
+    page.locator("#review-text").evaluate("area => { area.scrollTop = area.scrollHeight / 3; }")
     page.wait_for_function(
-        "() => document.getElementById('ink').scrollTop === document.getElementById('review').scrollTop"
+        """() => document.getElementById("highlights").scrollTop
+            === document.getElementById("review-text").scrollTop"""
     )
     for step in (0, 12):  # the pointer is over the scrolled text
         page.mouse.move(box["x"] + box["width"] / 2 + step, box["y"] + 200 + step)
     assert len(page.evaluate("location.hash")) < 200
     page.get_by_role("button", name="Copy a link to this view").click()
     expect(page.locator("#share")).to_have_text("Copied, without the text, which is too long for a link")
-    expect(page.locator("#words-caption")).not_to_contain_text("not asked")
+    expect(page.locator("#words-caption")).to_contain_text("in a straight line")
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_tints_of_unchanged_text_stay_during_editing(open_page: OpenPage) -> None:
+def test_highlights_of_unchanged_text_stay_during_editing(open_page: OpenPage) -> None:
     page = open_page("#review")
     write_text(page, POSITIVE_TEXT)
-    n_tinted = page.locator("#ink .word").count()
+    n_words = page.locator("#highlights .word").count()
     page.route("**/classify", lambda route: None)  # the answer never comes
     page.get_by_label("Write a text").press("Control+End")
     page.keyboard.type(" Really")
-    assert page.locator("#ink .word").count() >= n_tinted - 1
-    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == POSITIVE_TEXT + " Really"
+    assert page.locator("#highlights .word").count() >= n_words - 1
+    assert overlay_text(page) == POSITIVE_TEXT + " Really"
     page.get_by_label("Write a text").press("Control+Home")
     page.keyboard.type("So, ")
-    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == "So, " + POSITIVE_TEXT + " Really"
-    assert page.locator("#ink .word").count() >= n_tinted - 2
+    assert overlay_text(page) == "So, " + POSITIVE_TEXT + " Really"
+    assert page.locator("#highlights .word").count() >= n_words - 2
 
 
 @pytest.mark.parametrize("width", [1440, 390])
@@ -164,9 +170,9 @@ def test_arcs_do_not_cross_words(open_review: OpenPage, width: int, read: bool) 
     leader = {"leader": True, "read": others if read else None}
     words = [word(w, 0.1, **leader if w == "lovely" else {}) for w in text.split()]
     page = open_review(text, make_answer(text, words), width=width)
-    page.locator("#ledger button.name").first.focus()
+    page.locator("#contributions button.name").first.focus()
     expect(page.locator("#arcs path")).to_have_count(len(others))
-    expect(page.locator("#arcs path.reading")).to_have_count(len(others) if read else 0)
+    expect(page.locator("#arcs path.attention")).to_have_count(len(others) if read else 0)
     assert page.evaluate(CROSSED) == []
 
 
@@ -178,11 +184,11 @@ def test_replaced_words_are_explained(open_review: OpenPage) -> None:
     answer = make_answer("Bergman qwertz fine", words, unknown=1)
     page = open_review("Bergman qwertz fine", answer)
     hover_word(page, "Bergman")
-    expect(page.locator("#tip")).to_contain_text("read as <name>")
+    expect(page.locator("#tooltip")).to_contain_text("read as <name>")
     hover_word(page, "qwertz")
-    expect(page.locator("#tip")).to_contain_text("the model does not know this word")
+    expect(page.locator("#tooltip")).to_contain_text("the model does not know this word")
     hover_word(page, "fine")
-    expect(page.locator("#tip")).to_contain_text("has read no other word")
+    expect(page.locator("#tooltip")).to_contain_text("has read no other word")
     expect(page.locator("#verdict-fine")).to_contain_text("1 word is unknown to the model.")
 
 
@@ -194,8 +200,8 @@ def test_equal_words_of_a_leader_have_no_read_words(run_script: RunScript) -> No
     item["leaders"] = [{**item["leaders"][0], "spans": [[3, 7], [13, 17]]}]
     read = run_script(
         """async ([text, item]) => {
-            const { readAnswer } = await import("/web/review/answer.js");
-            return readAnswer(text, item).words.map(({ read }) => read);
+            const { parseAnswer } = await import("/web/review/answer.js");
+            return parseAnswer(text, item).words.map(({ read }) => read);
         }""",
         [text, item],
     )

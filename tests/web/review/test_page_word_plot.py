@@ -1,4 +1,4 @@
-"""The words in the plane, their movement through the layers, and the picture for sharing."""
+"""The plot of the words, their movement through the layers, and the image for sharing."""
 
 import copy
 import re
@@ -14,18 +14,19 @@ from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read
 def test_positive_words_are_on_the_right_for_every_readout(run_script: RunScript) -> None:
     projections = run_script(
         """async () => {
-            const { shadow, along } = await import("/web/review/shadow.js");
-            const speaks = [[1, 0], [0, 1], [-2, 1], [0.3, -4], [-1, -1, 2], [-3]];
-            return speaks.map((vector) => {
+            const { findAxes, projectPoints } = await import("/web/review/projection.js");
+            const readouts = [[1, 0], [0, 1], [-2, 1], [0.3, -4], [-1, -1, 2], [-3]];
+            return readouts.map((vector) => {
                 const layers = [[vector, vector.map((x) => -x), vector.map((x, k) => x * (k + 2))]];
-                return [...along(layers[0], shadow(layers, vector).axes)].filter((_, k) => k % 2 === 0);
+                const coordinates = projectPoints(layers[0], findAxes(layers, vector).axes);
+                return [...coordinates].filter((_, k) => k % 2 === 0);
             });
         }"""
     )
-    assert all(ahead > 0 > behind for ahead, behind, _ in projections)
+    assert all(first > 0 > second for first, second, _ in projections)
 
 
-def test_plane_is_warm_left_and_cold_right(open_review: OpenPage) -> None:
+def test_plot_is_orange_left_and_blue_right(open_review: OpenPage) -> None:
     page = wait_for_frames(open_review(SHORT_TEXT, PLAIN_ANSWER, reduced_motion="reduce"))
     shares = page.evaluate(
         """() => {
@@ -44,8 +45,8 @@ def test_plane_is_warm_left_and_cold_right(open_review: OpenPage) -> None:
     assert shares[1] < -0.5
 
 
-def test_word_under_the_pointer_in_the_plane_is_shown_in_the_text(open_review: OpenPage) -> None:
-    """Also after the picture for sharing, which draws the same plane in another size."""
+def test_word_under_the_pointer_in_the_plot_is_highlighted_in_the_text(open_review: OpenPage) -> None:
+    """Also after the image for sharing was drawn, which uses the same plot in another size."""
     page = open_review(SHORT_TEXT, PLAIN_ANSWER)
     canvas = page.locator("#words")
     canvas.scroll_into_view_if_needed()
@@ -67,11 +68,11 @@ def test_word_under_the_pointer_in_the_plane_is_shown_in_the_text(open_review: O
     assert box is not None
     x, y = positions["lovely"]
     page.mouse.move(box["x"] + x - 10, box["y"] + y)  # its label is to its right
-    expect(page.locator("#ink .word.chosen")).to_have_text(["is", "lovely"])
+    expect(page.locator("#highlights .word.highlighted")).to_have_text(["is", "lovely"])
 
 
-def test_plane_shows_what_a_word_under_the_pointer_follows(open_review: OpenPage) -> None:
-    """A line leads to its leader, dashes to words that its heads attended to or that it has read."""
+def test_plot_shows_what_a_word_under_the_pointer_follows(open_review: OpenPage) -> None:
+    """A solid line leads to its leader, dashed lines to words that it has read or its heads attend to."""
     page = open_review(LONG_TEXT, answer_with_read, reduced_motion="reduce")
     page.evaluate(
         """() => {
@@ -98,35 +99,35 @@ def test_plane_shows_what_a_word_under_the_pointer_follows(open_review: OpenPage
         page.mouse.move(5, 5)
         wait_for_frames(page).evaluate("seen.length = 0")
         hover_word(page, surface)
-        expect(page.locator("#tip strong")).to_have_text(surface)
+        expect(page.locator("#tooltip strong")).to_have_text(surface)
         seen = wait_for_frames(page).evaluate("seen")
         assert [seen.count(kind) for kind in kinds] == lines, surface
 
 
-def test_words_nearly_in_a_line_are_drawn_higher_with_a_note(open_review: OpenPage, server: str) -> None:
+def test_words_nearly_in_a_line_are_stretched_with_a_note(open_review: OpenPage, server: str) -> None:
     vector = httpx.get(f"{server}/models/sentiment-small").json()["readout"]["vector"]
     flat_answer = copy.deepcopy(PLAIN_ANSWER)
     for k, w in enumerate(flat_answer["data"][0]["words"]):
         for name in ("position", "final_position"):  # the trajectory has the same lists
             w[name][:] = [(k - 3) * x for x in vector]
     page = open_review(SHORT_TEXT, flat_answer)
-    expect(page.locator("#words-caption")).to_contain_text("Drawn 5 times higher than it is.")
-    lifts = page.evaluate(
+    expect(page.locator("#words-caption")).to_contain_text("The vertical axis is stretched by a factor of 5.")
+    scales = page.evaluate(
         """async () => {
-            const { Words } = await import("/web/review/words.js");
+            const { WordPlot } = await import("/web/review/word_plot.js");
             const word = { contribution: 1, cluster: 0, leader: false };
-            return [[[1, 0.1], [-1, -0.1]], [[1, 0.5], [-1, 0.2]], [[1, -2], [-1, 1]]].map((places) => {
-                const words = new Words();
-                const found = places.map((start) => ({ ...word, start, end: start }));
-                words.show({ words: found, clusters: [], vector: [1, 0] });
-                return [words.lift, words.at(0, 0)];
+            return [[[1, 0.1], [-1, -0.1]], [[1, 0.5], [-1, 0.2]], [[1, -2], [-1, 1]]].map((positions) => {
+                const plot = new WordPlot();
+                const words = positions.map((position) => ({ ...word, position, finalPosition: position }));
+                plot.show({ words, clusters: [], readoutVector: [1, 0] });
+                return [plot.yScale, plot.positionAt(0, 0)];
             });
         }"""
     )
-    assert lifts == [[5, [1, 0.5]], [2, [1, 1]], [1, [1, -2]]]
+    assert scales == [[5, [1, 0.5]], [2, [1, 1]], [1, [1, -2]]]
 
 
-def test_words_move_on_the_plane_as_the_slider_does(open_review: OpenPage, server: str) -> None:
+def test_words_move_in_the_plot_with_the_slider(open_review: OpenPage, server: str) -> None:
     """Each key press moves by one layer, from the last to the first, and every layer is drawn differently."""
     text = "A superb film and a great cast"
     page = open_review(text)
@@ -146,27 +147,27 @@ def test_words_move_on_the_plane_as_the_slider_does(open_review: OpenPage, serve
 def test_columns_end_at_the_same_height(open_review: OpenPage) -> None:
     page = open_review(SHORT_TEXT, PLAIN_ANSWER)
     ends = page.evaluate(
-        """() => [".posting", ".plane"]
+        """() => [".share-image", ".word-plot"]
             .map((name) => document.querySelector(name).getBoundingClientRect().bottom)"""
     )
     assert abs(ends[0] - ends[1]) < 2
 
 
-def test_picture_for_sharing_is_readable_on_a_phone(open_review: OpenPage) -> None:
+def test_image_for_sharing_is_readable_on_a_phone(open_review: OpenPage) -> None:
     page = open_review(SHORT_TEXT, PLAIN_ANSWER)
-    card = page.locator("#card-export")
+    export = page.locator("#card-export")
     with page.expect_download() as download:
-        card.get_by_role("button", name="PNG").click()
+        export.get_by_role("button", name="PNG").click()
     png = download.value.path().read_bytes()
     assert png.startswith(b"\x89PNG")
     assert [int.from_bytes(png[k : k + 4]) for k in (16, 20)] == [2160, 2700]
     with page.expect_download() as download:
-        card.get_by_role("button", name="SVG").click()
+        export.get_by_role("button", name="SVG").click()
     drawing = download.value.path().read_text()
     labels = re.findall(r">([^<>]+)</text>", drawing)
-    parts = {"hardmax", "lovely", "Positive", "61.7 % sure", "at", "+2.44", "bias", "sum", "positive \u2192"}
-    assert parts - set(labels) == set()
-    total = parse_number(labels[labels.index("sum") + 1])
+    expected = {"hardmax", "lovely", "Positive", "score 61.7 %", "at", "+2.44", "bias", "positive \u2192"}
+    assert expected - set(labels) == set()
+    total = parse_number(labels[labels.index("logit") + 1])
     assert total == pytest.approx(PLAIN_ANSWER["data"][0]["logit"], abs=0.006)
     outer, inner = drawing.split("<svg ")[1:3]
     [width], [inner_width] = (

@@ -1,4 +1,4 @@
-"""Editing the cloud with pointer, keyboard, touch and controls, and undo."""
+"""Editing of the cloud by pointer, touch, keyboard and controls, and undo."""
 
 import re
 
@@ -9,17 +9,17 @@ from playwright.sync_api import expect
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_click_places_points_and_the_service_answers(open_cloud: OpenPage, width: int) -> None:
+def test_click_adds_points_and_runs_the_cloud(open_cloud: OpenPage, width: int) -> None:
     page = open_cloud(width=width)
-    page.get_by_role("button", name="Empty the plane").click()
-    expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+    page.get_by_role("button", name="Remove all points").click()
+    expect(page.locator("#result")).to_have_text("Add a point to start.")
     for n, (x, y) in enumerate([(90, 80), (240, 200), (120, 230)], start=1):
-        page.locator("#cloud").click(position={"x": x, "y": y})
+        page.locator("#cloud-canvas").click(position={"x": x, "y": y})
         expect_n_points(page, n)
-    expect(page.locator("#cloud-badge")).to_contain_text("Settled")
+    expect(page.locator("#cloud-badge")).to_contain_text("Certified")
 
 
-def test_drag_moves_a_point_and_is_undone_as_one(open_cloud: OpenPage) -> None:
+def test_drag_moves_a_point_and_is_one_undo_step(open_cloud: OpenPage) -> None:
     page = open_cloud()
     before = read_points(page)
     x, y = point_position(page, 1)
@@ -37,16 +37,16 @@ def test_drag_moves_a_point_and_is_undone_as_one(open_cloud: OpenPage) -> None:
     assert read_points(page) == before
 
 
-def test_remove_tool_takes_points_away(open_cloud: OpenPage) -> None:
+def test_remove_tool_removes_points(open_cloud: OpenPage) -> None:
     page = open_cloud()
     page.get_by_text("Remove", exact=True).click()
     page.mouse.click(*point_position(page, 0))
     expect_n_points(page, 8)
 
 
-def test_keyboard_alone_builds_and_moves_a_cloud(open_cloud: OpenPage) -> None:
+def test_keyboard_adds_moves_and_selects_points(open_cloud: OpenPage) -> None:
     page = open_cloud()
-    page.locator("#cloud").focus()
+    page.locator("#cloud-canvas").focus()
     page.keyboard.press("n")
     expect_n_points(page, 10)
     start = read_points(page)[-1]
@@ -60,7 +60,7 @@ def test_keyboard_alone_builds_and_moves_a_cloud(open_cloud: OpenPage) -> None:
     expect(page.locator("#live")).to_have_text(re.compile(r"Point 8 at "))
 
 
-def test_step_size_and_matrix_change_the_outcome_and_the_link(open_cloud: OpenPage) -> None:
+def test_step_size_and_matrix_change_the_result_and_the_link(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=random")
     before = page.locator("#clusters").inner_text()
     page.get_by_label("Stretch").fill("3")
@@ -73,10 +73,10 @@ def test_step_size_and_matrix_change_the_outcome_and_the_link(open_cloud: OpenPa
     expect(page.locator("#clusters")).to_have_text(expected, use_inner_text=True)
 
 
-def test_ellipse_is_dragged_by_its_tip(open_cloud: OpenPage) -> None:
+def test_ellipse_is_dragged_by_its_handle(open_cloud: OpenPage) -> None:
     page = open_cloud()
     page.locator("#ellipse").scroll_into_view_if_needed()
-    box = page.locator("#ellipse .grip").bounding_box()
+    box = page.locator("#ellipse .handle").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 8, box["y"] + 8)
     page.mouse.down()
@@ -86,12 +86,12 @@ def test_ellipse_is_dragged_by_its_tip(open_cloud: OpenPage) -> None:
     assert 30 < float(page.locator("#turn").input_value()) < 80
 
 
-def test_undo_takes_back_one_change_after_the_other(open_cloud: OpenPage) -> None:
+def test_undo_reverts_one_change_after_the_other(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=triangle")
     undo = page.get_by_role("button", name="Undo")
     start = read_points(page)
     expect(undo).to_be_disabled()
-    page.locator("#cloud").focus()
+    page.locator("#cloud-canvas").focus()
     page.keyboard.press(".")
     page.keyboard.press("Delete")
     page.locator("#alpha").fill("2")
@@ -108,11 +108,11 @@ def test_undo_takes_back_one_change_after_the_other(open_cloud: OpenPage) -> Non
     expect(undo).to_be_disabled()
 
 
-def test_touch_places_and_explains_points_and_scrolls(open_cloud: OpenPage) -> None:
+def test_touch_adds_and_explains_points_and_scrolls(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=triangle", width=390, has_touch=True, is_mobile=True)
-    assert page.evaluate("getComputedStyle(document.getElementById('cloud')).touchAction") == "pan-y"
+    assert page.evaluate("getComputedStyle(document.getElementById('cloud-canvas')).touchAction") == "pan-y"
     page.touchscreen.tap(*point_position(page, 3))
-    expect(page.locator("#why")).to_contain_text("Point 3 agrees")
+    expect(page.locator("#explanation")).to_contain_text("inner products of point 3")
     expect_n_points(page, 9)
     box = canvas_box(page)
     page.touchscreen.tap(box["x"] + 40, box["y"] + 60)

@@ -1,4 +1,4 @@
-"""Counterfactuals: words that change the verdict or are removed, and leaders that stay in place."""
+"""Counterfactuals: words that decide the label or are removed, and leaders whose positions stay the same."""
 
 import re
 from typing import Any
@@ -25,12 +25,12 @@ from sample_answers import (
 def page(open_review: OpenPage) -> Page:
     """The page with LONG_TEXT and its counterfactual."""
     page = open_review(LONG_TEXT, answer_with_read)
-    expect(page.locator("#flip")).to_contain_text("it would be")
+    expect(page.locator("#flip")).to_contain_text("the label would be")
     return page
 
 
 def remove_word(page: Page, surface: str) -> None:
-    page.locator("#without-words").get_by_role("button", name=surface, exact=True).first.click()
+    page.locator("#removal-words").get_by_role("button", name=surface, exact=True).first.click()
 
 
 def removed_spans(button: Locator) -> Any:
@@ -40,50 +40,50 @@ def removed_spans(button: Locator) -> Any:
     return request_info.value.post_data_json["without"]
 
 
-def test_words_that_change_the_verdict_are_struck_through(page: Page) -> None:
+def test_words_whose_removal_changes_the_label_are_removed(page: Page) -> None:
     expect(page.locator("#flip")).to_have_text(
-        "Without not, charming it would be negative, 83.5 %. Strike them out"
+        "Without not, charming the label would be negative, 83.5 %. Remove them"
     )
     expect(page.locator("#flip s")).to_have_text(["not", "charming"])
-    removed = removed_spans(page.get_by_role("button", name="Strike them out"))
-    expect(page.locator("#without-verdict")).to_have_text(
-        "Without 2 words: negative, 83.5 % sure (before: positive, 93.5 % sure)."
+    removed = removed_spans(page.get_by_role("button", name="Remove them"))
+    expect(page.locator("#removal-verdict")).to_have_text(
+        "Without 2 words: negative, score 83.5 % (before: positive, score 93.5 %)."
     )
     assert removed == [entry["spans"][0] for entry in FLIP["without"]]
-    expect(page.locator("#ink .struck")).to_have_text(["Not", "charming"])
+    expect(page.locator("#highlights .removed")).to_have_text(["Not", "charming"])
     expect(page.locator("#verdict-label")).to_have_text("positive")  # of the text as it is written
     expect_accessible_layout(page)
 
 
 def test_sufficient_words_are_shown_and_can_be_kept(page: Page) -> None:
     expect(page.locator("#sufficient")).to_have_text(
-        "funny alone gives the same label: positive, 87.1 %. Keep only this"
+        "funny alone gives the same label: positive, 87.1 %. Keep only this word"
     )
-    removed = removed_spans(page.get_by_role("button", name="Keep only this"))
+    removed = removed_spans(page.get_by_role("button", name="Keep only this word"))
     assert len(removed) == len(LONG_WORDS) - 1
     assert SUFFICIENT["words"][0]["spans"][0] not in removed
-    expect(page.locator("#ink .word:not(.struck)")).to_have_text(["funny"])
+    expect(page.locator("#highlights .word:not(.removed)")).to_have_text(["funny"])
 
 
-def test_leaders_that_have_not_read_a_removed_word_stay(page: Page) -> None:
-    stayed = page.locator("#without-stayed")
+def test_leaders_that_have_not_read_a_removed_word_keep_their_positions(page: Page) -> None:
+    positions = page.locator("#removal-positions")
     remove_word(page, "Not")
-    expect(stayed).to_have_text(
-        "\u2605 funny, \u2605 charming, \u2605 slow have read none of them, and stay where they are, "
-        "to the bit. "
-        "\u2605 bad had read some of them, and moved."
+    expect(positions).to_have_text(
+        "\u2605 funny, \u2605 charming, \u2605 slow have read no removed word: "
+        "their initial positions are the same, to the last bit. "
+        "\u2605 bad had read a removed word, and moved."
     )
     remove_word(page, "Not")
-    expect(stayed).to_have_text("")
+    expect(positions).to_have_text("")
     remove_word(page, "jokes")
-    expect(stayed).to_contain_text("\u2605 bad, \u2605 charming, \u2605 slow have read none of them")
-    page.get_by_role("button", name="Put all back").click()
-    expect(page.locator("#without-verdict")).to_have_text("")
-    expect(page.locator("#ink .struck")).to_have_count(0)
+    expect(positions).to_contain_text("\u2605 bad, \u2605 charming, \u2605 slow have read no removed word")
+    page.get_by_role("button", name="Restore all").click()
+    expect(page.locator("#removal-verdict")).to_have_text("")
+    expect(page.locator("#highlights .removed")).to_have_count(0)
 
 
-def test_leader_that_moved_is_not_reported_to_stay(open_review: OpenPage) -> None:
-    """The page compares positions digit by digit and does not rely on the service."""
+def test_leader_that_moved_is_not_reported_as_unchanged(open_review: OpenPage) -> None:
+    """The page compares positions digit by digit, whatever the service has read."""
 
     def moved(request: Answer) -> Answer:
         answer = make_answer(LONG_TEXT, LONG_WORDS, 0.05, without=request.get("without", []))
@@ -93,26 +93,26 @@ def test_leader_that_moved_is_not_reported_to_stay(open_review: OpenPage) -> Non
 
     page = open_review(LONG_TEXT, moved)
     remove_word(page, "Not")
-    expect(page.locator("#without-stayed")).to_contain_text(
-        "\u2605 funny, \u2605 charming have read none of them"
+    expect(page.locator("#removal-positions")).to_contain_text(
+        "\u2605 funny, \u2605 charming have read no removed word"
     )
-    expect(page.locator("#without-stayed")).not_to_contain_text("slow")
+    expect(page.locator("#removal-positions")).not_to_contain_text("slow")
 
 
 def test_all_words_that_no_leader_has_read_are_removed_at_once(page: Page) -> None:
-    removed = removed_spans(page.get_by_role("button", name="Leave out what no leader has read"))
-    expect(page.locator("#without-stayed")).to_have_text(
-        "\u2605 bad, \u2605 funny, \u2605 charming, \u2605 slow have read none of them, "
-        "and stay where they are, to the bit."
+    removed = removed_spans(page.get_by_role("button", name="Remove unread words"))
+    expect(page.locator("#removal-positions")).to_have_text(
+        "\u2605 bad, \u2605 funny, \u2605 charming, \u2605 slow have read no removed word: "
+        "their initial positions are the same, to the last bit."
     )
-    remaining = page.locator("#ink .word:not(.struck)").all_inner_texts()
+    remaining = page.locator("#highlights .word:not(.removed)").all_inner_texts()
     assert remaining == "Not bad at all jokes funny ending is charming although middle little slow".split()
     assert len(removed) == len(LONG_WORDS) - len(remaining)
 
 
 def test_words_are_removed_by_keyboard(page: Page) -> None:
-    words = page.locator("#without-words button")
-    page.get_by_role("button", name="Strike them out").focus()
+    words = page.locator("#removal-words button")
+    page.get_by_role("button", name="Remove them").focus()
     page.keyboard.press("Tab")
     expect(words.nth(0)).to_be_focused()
     page.keyboard.press("ArrowRight")
@@ -121,9 +121,9 @@ def test_words_are_removed_by_keyboard(page: Page) -> None:
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Space")
     expect(words.nth(1)).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#without-verdict")).to_contain_text("Without 1 word: still positive")
+    expect(page.locator("#removal-verdict")).to_contain_text("Without 1 word: still positive")
     page.keyboard.press("Tab")
-    expect(page.locator("#without-words button:focus")).to_have_count(0)  # one tab stop for all words
+    expect(page.locator("#removal-words button:focus")).to_have_count(0)  # one tab stop for all words
 
 
 def test_spans_are_sent_in_code_points(open_page: OpenPage) -> None:
@@ -131,23 +131,23 @@ def test_spans_are_sent_in_code_points(open_page: OpenPage) -> None:
     words = [word("A", 0.1), word("lovely", 1.0, leader=True, read=["A"]), word("mess", -0.1)]
     page = open_page("#review", before=lambda page: mock_classify(page, make_answer(text, words)))
     write_text(page, text)
-    mess = page.locator("#without-words").get_by_role("button", name="mess")
+    mess = page.locator("#removal-words").get_by_role("button", name="mess")
     assert removed_spans(mess) == [[11, 15]]
 
 
 def test_another_text_resets_removed_words(page: Page) -> None:
     remove_word(page, "Not")
-    expect(page.locator("#ink .struck")).to_have_text(["Not"])
+    expect(page.locator("#highlights .removed")).to_have_text(["Not"])
     write_text(page, LONG_TEXT + " ")
-    expect(page.locator("#without-verdict")).to_have_text("")
-    expect(page.locator("#ink .struck")).to_have_count(0)
-    expect(page.locator("#without-back")).to_be_disabled()
+    expect(page.locator("#removal-verdict")).to_have_text("")
+    expect(page.locator("#highlights .removed")).to_have_count(0)
+    expect(page.locator("#removal-reset")).to_be_disabled()
 
 
 @pytest.mark.parametrize(
     ("fields", "flip", "sufficient"),
     [
-        ({"flip": None, "sufficient": None}, "No five words were found", "No sixteen words were found"),
+        ({"flip": None, "sufficient": None}, "No set of up to 5 words", "No set of up to 16 words"),
         ({}, "", ""),
     ],
 )
@@ -179,7 +179,7 @@ def test_service_without_read_words_gets_no_further_request(open_review: OpenPag
     write_text(page, SHORT_TEXT + " ")
     page.wait_for_timeout(700)  # longer than the pause before the request for a counterfactual
     assert len([url for url in requests if url.endswith("/classify")]) == 1
-    expect(page.locator("#without")).to_be_hidden()
+    expect(page.locator("#removal")).to_be_hidden()
 
 
 def test_refused_removal_is_reported(page: Page) -> None:
@@ -188,4 +188,4 @@ def test_refused_removal_is_reported(page: Page) -> None:
         "**/classify", lambda route: route.fulfill(status=413, json={"error": {"message": "too many spans"}})
     )
     remove_word(page, "Not")
-    expect(page.locator("#without-verdict")).to_have_text("Too many spans.")
+    expect(page.locator("#removal-verdict")).to_have_text("Too many spans.")

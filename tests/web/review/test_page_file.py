@@ -1,4 +1,4 @@
-"""A file of rows: opened or dropped, classified with progress, stopped, downloaded as CSV."""
+"""Classification of a file: opened or dropped, classified with progress, stopped, downloaded as CSV."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ def to_csv(rows: list[list[str]], delimiter: str = ",") -> str:
 
 def download_rows(page: Page) -> list[dict[str, str]]:
     with page.expect_download() as download:
-        page.get_by_role("button", name="Take away as CSV").click()
+        page.get_by_role("button", name="Download CSV").click()
     assert download.value.suggested_filename == "reviews-classified.csv"
     return list(csv.DictReader(io.StringIO(download.value.path().read_text())))
 
@@ -37,7 +37,7 @@ def test_rows_get_the_labels_of_the_service(open_review: OpenPage, server: str) 
     table = [["stars", "review", "label"], *([str(k), text, "mine"] for k, text in enumerate(ROWS))]
     upload_file(page, "reviews.csv", to_csv(table))
     expect(page.locator("#rows-state")).to_contain_text("4 of 4 rows: ")
-    expect(page.locator("#rows-state")).to_contain_text("1 not answered")
+    expect(page.locator("#rows-state")).to_contain_text("1 failed")
     expect(page.locator("#rows-column")).to_have_value("review")
     expect(page.locator("#rows-stop")).to_be_hidden()
     texts = [text for text in ROWS if text]
@@ -56,7 +56,7 @@ def test_rows_get_the_labels_of_the_service(open_review: OpenPage, server: str) 
     expect_accessible_layout(page)
 
 
-def test_row_is_read_on_a_narrow_screen(open_review: OpenPage) -> None:
+def test_row_is_readable_on_a_narrow_screen(open_review: OpenPage) -> None:
     page = open_review(width=390)
     upload_file(page, "reviews.csv", to_csv([["text"], ["A superb film. " * 9], ["x" * 300]]))
     expect(page.locator("#rows-state")).to_contain_text("2 of 2 rows: ")
@@ -79,9 +79,9 @@ def test_texts_are_found_in_any_file(run_script: RunScript) -> None:
     ]
     rows = run_script(
         """async (files) => {
-            const { readTable, columnOf } = await import("/web/review/table.js");
-            const tables = files.map(([name, content]) => readTable(content, name));
-            return tables.map((table) => table.rows.map((row) => row[columnOf(table)]));
+            const { parseTable, findTextColumn } = await import("/web/review/table.js");
+            const tables = files.map(([name, content]) => parseTable(content, name));
+            return tables.map((table) => table.rows.map((row) => row[findTextColumn(table)]));
         }""",
         files,
     )
@@ -89,17 +89,17 @@ def test_texts_are_found_in_any_file(run_script: RunScript) -> None:
         assert [text.replace("\n", " ") for text in texts] == [text.replace("\n", " ") for text in ROWS], file
 
 
-def test_file_that_cannot_be_read_is_refused_with_its_line(open_review: OpenPage) -> None:
+def test_unreadable_file_is_rejected_with_its_line(open_review: OpenPage) -> None:
     page = open_review()
     for name, content, problem in [
-        ("a.csv", 'a,b\n1,"open', "row 2 has a quote that does not end"),
-        ("a.csv", "a,b\n1,2,3", "row 2 has 3 cells, the first has 2"),
+        ("a.csv", 'a,b\n1,"open', "row 2 has an unclosed quote"),
+        ("a.csv", "a,b\n1,2,3", "row 2 has 3 cells, the first 2"),
         ("a.csv", "a,review,review\n1,x,y", "it has two columns \u201creview\u201d"),
-        ("a.csv", "a,b\nfine,1\ncaf\u00e9,2".encode("latin-1"), "line 3 is not UTF-8 text; save it so"),
-        ("a.xlsx", b"PK\x03\x04\x00\xe9", "it is no text; save it as csv first"),
+        ("a.csv", "a,b\nfine,1\ncaf\u00e9,2".encode("latin-1"), "line 3 is not UTF-8; save the file"),
+        ("a.xlsx", b"PK\x03\x04\x00\xe9", "it is not a text file; save it as csv first"),
         ("a.jsonl", '"fine"\n{oops', "line 2 is not JSON: {oops"),
-        ("a.txt", "", "there are no rows in it"),
-        ("a.xlsx", "PK\x03\x04\x00", "it is no text; save it as csv first"),
+        ("a.txt", "", "the file has no rows"),
+        ("a.xlsx", "PK\x03\x04\x00", "it is not a text file; save it as csv first"),
     ]:
         upload_file(page, name, content)
         expect(page.locator("#review-error")).to_contain_text(f"{name} cannot be read: {problem}")
@@ -133,7 +133,7 @@ def test_dropped_file_is_stopped_and_continued(open_review: OpenPage) -> None:
             const rows = Array.from({ length: 150 }, (_, k) => `fine ${k}`);
             data.items.add(new File([rows.join("\\n")], "reviews.txt"));
             const drop = new DragEvent("drop", { dataTransfer: data, cancelable: true, bubbles: true });
-            document.getElementById("review").dispatchEvent(drop);
+            document.getElementById("review-text").dispatchEvent(drop);
         }"""
     )
     expect(page.locator("#rows-state")).to_have_text("64 of 150 rows: 64 positive.")
@@ -141,7 +141,7 @@ def test_dropped_file_is_stopped_and_continued(open_review: OpenPage) -> None:
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#rows-state")).to_have_text("64 of 150 rows: 64 positive. Stopped.")
     assert len(download_rows(page)) == 64
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.locator("#rows-state")).to_have_text("150 of 150 rows: 150 positive.")
     assert sizes == [64, 64, 64, 22]
     expect(page.locator("#rows-body tr")).to_have_count(100)
@@ -149,7 +149,7 @@ def test_dropped_file_is_stopped_and_continued(open_review: OpenPage) -> None:
     expect(page.locator("#rows")).to_be_hidden()
 
 
-def test_busy_server_is_retried_and_a_refused_row_fails_alone(open_review: OpenPage) -> None:
+def test_busy_server_is_retried_and_a_rejected_row_fails_alone(open_review: OpenPage) -> None:
     is_busy = [True]
 
     def fulfil(route: Route) -> None:
@@ -167,7 +167,7 @@ def test_busy_server_is_retried_and_a_refused_row_fails_alone(open_review: OpenP
     page = open_review()
     page.route("**/classify", fulfil)
     upload_file(page, "reviews.txt", "\n".join(["fine"] * 5 + ["bad row"] + ["fine"] * 3))
-    expect(page.locator("#rows-state")).to_have_text("9 of 9 rows: 8 positive, 1 not answered.")
+    expect(page.locator("#rows-state")).to_have_text("9 of 9 rows: 8 positive, 1 failed.")
     assert [row["hardmax_error"] for row in download_rows(page)] == [""] * 5 + ["this text is too long"] + [
         ""
     ] * 3
@@ -194,7 +194,7 @@ def test_unreachable_server_leaves_the_classified_rows(open_review: OpenPage) ->
         "0 of 2 rows. The server does not answer. Is it still running?"
     )
     page.unroute("**/classify")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.locator("#rows-state")).to_contain_text("2 of 2 rows: ")
 
 
@@ -228,7 +228,7 @@ def test_file_without_rows_keeps_the_previous_table(open_review: OpenPage) -> No
     upload_file(page, "reviews.csv", "id,review\n1,fine\n2,fine\n")
     expect(page.locator("#rows-state")).to_have_text("2 of 2 rows: 2 positive.")
     upload_file(page, "empty.csv", "stars,text\n")
-    expect(page.locator("#review-error")).to_contain_text("there are no rows in it")
+    expect(page.locator("#review-error")).to_contain_text("the file has no rows")
     assert [(row["id"], row["review"], row["label"]) for row in download_rows(page)] == [
         ("1", "fine", "positive"),
         ("2", "fine", "positive"),
@@ -247,9 +247,9 @@ def test_file_with_a_byte_order_mark_is_decoded(open_review: OpenPage, encoding:
 def test_column_without_a_name_gets_its_number(run_script: RunScript) -> None:
     rows = run_script(
         """async () => {
-            const { readTable } = await import("/web/review/table.js");
+            const { parseTable } = await import("/web/review/table.js");
             const files = [",review\\n0,fine\\n1,well\\n", ",a film\\n,another film\\n", "\\na film\\n"];
-            const tables = files.map((text) => readTable(text, "a.csv"));
+            const tables = files.map((text) => parseTable(text, "a.csv"));
             return tables.map(({ columns, rows }) => [columns, rows.length]);
         }"""
     )
