@@ -46,7 +46,7 @@ function parseWords(text, { words, leaders }, selectValue) {
   return words.map((word, index) => {
     const spans = word.spans.map((span) => span.map(toUtf16));
     const leader = word.leader ? leaderByStart.get(word.spans[0][0]) : null;
-    const isFirstSpan = leader?.spans[0][0] === word.spans[0][0]; // `read` is that of the first of equal words
+    const isFirstSpan = leader?.spans[0][0] === word.spans[0][0]; // `read` is the union over all spans; shown once
     const read = isFirstSpan ? leader.read?.map((other) => indexByStart.get(other.spans[0][0])) : null;
     return {
       word: word.word,
