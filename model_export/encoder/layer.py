@@ -162,7 +162,7 @@ class Layer(nn.Module):
 
     def with_null_key(self, keys: Tensor, null_key: Tensor) -> Tensor:
         """Return [B, H, N + 1, S] of keys [B, H, N, S]."""
-        null = self.split(null_key.to(keys.dtype).expand(len(keys), 1, -1))
+        null = self.split(null_key.to(keys.dtype).expand(keys.shape[0], 1, -1))
         return torch.cat([keys, null], 2)
 
     def position_scores(self, n: int) -> Tensor | float:

@@ -6,16 +6,22 @@ import sys
 import numpy as np
 import pytest
 import torch
+from encoders import RELATIVE, TINY, random_encoder
+from numpy.typing import NDArray
 from paths import ROOT
 from pins import read_pins
+from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.clouds import CLOUDS, HardmaxLayer, hull_peer, numpy_peer
 from benchmarks.environments import CannotInstall, _run, environment
 from benchmarks.http import MODEL_LIBRARIES, is_present
 from benchmarks.record import Record
 from benchmarks.servers import HARDMAX
-from benchmarks.soft_transformers import DISTILBERT
+from benchmarks.soft_transformers import DISTILBERT, Pooled, SoftTransformer
+from model_export.encoder.attention import PAD
+from model_export.encoder.layer import EncoderConfig
 from model_export.encoder.model import Encoder
+from service.text.tokenizer import TokenizedText
 
 
 @pytest.mark.parametrize(
@@ -73,3 +79,21 @@ def test_transformer_has_the_size_of_distilbert() -> None:
     with torch.device("meta"):  # shapes without numbers
         encoder = Encoder(DISTILBERT)
     assert 65e6 < sum(weights.numel() for weights in encoder.parameters()) < 67e6
+
+
+@pytest.mark.parametrize("config", [TINY, RELATIVE], ids=["absolute positions", "relative positions"])
+def test_soft_transformer_answers_batches_of_any_size_as_torch_does(config: EncoderConfig) -> None:
+    encoder = random_encoder(config)
+    texts = {str(n): np.random.default_rng(n).integers(1, config.vocabulary, n) for n in (5, 9, 2)}
+    transformer = SoftTransformer(lambda text: one_chunk(texts[text]), encoder)
+    for batch in (["5"], ["5", "9", "2"]):
+        token_ids = pad_sequence([torch.from_numpy(texts[name]) for name in batch], True, PAD)
+        expected = Pooled(encoder)(token_ids).detach().numpy()
+        np.testing.assert_allclose(transformer(batch), expected, atol=1e-4)
+
+
+def one_chunk(token_ids: NDArray[np.int64]) -> TokenizedText:
+    """Return a text of one chunk whose words have one token each."""
+    offsets = np.arange(len(token_ids) + 1)
+    numbers, zeros = offsets[:-1], np.zeros(len(token_ids), np.int64)
+    return TokenizedText("", numbers, offsets[1:], offsets, token_ids, numbers, zeros, truncated=False)
