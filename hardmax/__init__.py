@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
         if str(error.name).startswith("service"):
             needed, other = "the package hardmax-service", find_spec("service")
             if other is not None:  # a folder of this name in the program's own project
-                problem = f"but the package service is {list(other.submodule_search_locations or [])}"
+                problem += f" or is hidden by the package {list(other.submodule_search_locations or [])}"
         message = f"hardmax.{name} needs {needed}, {problem}"
         raise ModuleNotFoundError(message, name=error.name) from None
 

@@ -98,4 +98,7 @@ def test_client_alone_works_next_to_another_package_service(wheels: Path, tmp_pa
         assert run(tmp_path, bin_folder / "python", "readme.py").startswith("positive ")
     code = "from hardmax import Local"
     result = subprocess.run([bin_folder / "python", "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert "hardmax.Local needs the package hardmax-service, which is not installed" in result.stderr
+    message = (
+        "hardmax.Local needs the package hardmax-service, which is not installed or is hidden by the package"
+    )
+    assert f"{message} ['{tmp_path}/service']" in result.stderr
