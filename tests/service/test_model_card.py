@@ -32,3 +32,21 @@ def test_long_review_of_the_model_card_is_led_by_one_strong_word(pretrained: Loc
     answer = pretrained.classify(review, model="sentiment")
     assert (answer.label, round(answer.score, 2)) == ("positive", 0.89)
     assert (answer.leaders[0].word, round(answer.leaders[0].contribution, 2)) == ("excellent", 3.41)
+
+
+def test_implicit_sentiment_is_classified_as_listed(pretrained: Local) -> None:
+    """The page lists all sentences of the measurement, with their answers and the right counts."""
+    page = (ROOT / "docs/implicit-sentiment.md").read_text()
+    cells = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
+    measured = (ROOT / "model_export/measure/implicit_sentiment.tsv").read_text().splitlines()[1:]
+    assert sorted(row[:2] for row in cells) == sorted(line.split("\t")[:2] for line in measured)
+    answers = pretrained.classify([text for text, *_ in cells], model="sentiment")
+    correct = {"positive": 0, "negative": 0}
+    for (text, label, logit, is_correct, listed), answer in zip(cells, answers, strict=True):
+        matches = (answer.logit > 0) == (label == "positive")
+        correct[label] += matches
+        assert (text, is_correct) == (text, "yes" if matches else "**no**")
+        assert (text, logit) == (text, f"{answer.logit:+.2f}")
+        assert (text, listed) == (text, f"{answer.label} {answer.score:.2f}".replace(" 0.", " ."))
+    counts = f"{correct['positive']} of 50 positive and {correct['negative']} of 50 negative"
+    assert counts in " ".join(page.split())
