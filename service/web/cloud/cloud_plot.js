@@ -2,7 +2,7 @@
    the next step of the hovered or selected point. */
 
 import { N_HUES, colour, clusterColour } from "../shared/colour.js";
-import { clipPolygon, convexHull, findHullEdges, intersectPolygon } from "./geometry.js";
+import { clipToHalfPlane, convexHull, crossBoundary, findHullEdges } from "./geometry.js";
 import { projectPoints } from "./camera.js";
 import { rankClusters } from "./trajectory.js";
 import { Viewport, drawGrid, drawTickLabels } from "../shared/viewport.js";
@@ -130,10 +130,10 @@ export class CloudPlot {
     const visible = corners.map((corner) => view.toWorld(...corner));
     const line = [...query, -max];
     const toPixel = ([x, y]) => [view.x(x), view.y(y)];
-    const beyond = clipPolygon(visible, line).map(toPixel);
+    const beyond = clipToHalfPlane(visible, line).map(toPixel);
     if (beyond.length) painter.polygon(beyond, { fill: colour("ink"), alpha: 0.06 });
     const style = { stroke: colour("ink"), width: 1.25, alpha: 0.6 };
-    const edge = intersectPolygon(visible, line).map(toPixel);
+    const edge = crossBoundary(visible, line).map(toPixel);
     if (edge.length === 2) painter.polyline(edge, style);
     const squaredNorm = query[0] ** 2 + query[1] ** 2;
     const foot = query.map((x) => (x * max) / (squaredNorm || 1));

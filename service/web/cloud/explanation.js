@@ -1,11 +1,13 @@
 /* Explains the next step of a point: its largest inner products, and the points that it follows. */
 
+import { formatList } from "../shared/element.js";
+import { dot } from "../shared/vectors.js";
+
 const MAX_RUNNERS_UP = 3;
 const MAX_LISTED_TIES = 6;
 const TIE_TOLERANCE = 1e-12; // relative to the largest inner product
 const POSITION_TOLERANCE = 1e-6;
 
-const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
 const distance = (a, b) => Math.hypot(...a.map((x, k) => x - b[k]));
 
 /** Returns {i, query, max, followed, others} of point i among n points: the query A z_i, the largest inner product,
@@ -34,8 +36,6 @@ export function explainPoint(i, n, pointAt, A, target = null) {
 }
 
 const formatNumber = (x) => String(Number(x.toPrecision(3))).replace("-", "\u2212");
-const formatList = (items) =>
-  items.length > 1 ? `${items.slice(0, -1).join(", ")} and ${items.at(-1)}` : items.join();
 
 /** Returns an explanation as text: "Largest inner products of point 5: 0.25 with point 1, 0.1 with point 0. It follows
     point 1 and moves 33 % of the way to it." */

@@ -1,5 +1,7 @@
 /* Plane and solid geometry. A line a x + b y + c = 0 is [a, b, c]; a polygon is an array of vertices in order. */
 
+import { dot, subtract } from "../shared/vectors.js";
+
 const MAX_HULL_POINTS = 60; // findHullEdges takes time n^4
 
 const evaluate = ([x, y], [a, b, c]) => a * x + b * y + c;
@@ -11,7 +13,7 @@ function intersectSegment(p, q, line) {
 }
 
 /** Returns the part of a convex polygon where a x + b y + c >= 0. */
-export function clipPolygon(polygon, line) {
+export function clipToHalfPlane(polygon, line) {
   return polygon.flatMap((q, k) => {
     const p = polygon.at(k - 1);
     const [fp, fq] = [evaluate(p, line), evaluate(q, line)];
@@ -21,7 +23,7 @@ export function clipPolygon(polygon, line) {
 }
 
 /** Returns the points where a line crosses the boundary of a convex polygon. */
-export function intersectPolygon(polygon, line) {
+export function crossBoundary(polygon, line) {
   return polygon.flatMap((q, k) => {
     const p = polygon.at(k - 1);
     return evaluate(p, line) >= 0 !== evaluate(q, line) >= 0 ? [intersectSegment(p, q, line)] : [];
@@ -41,8 +43,6 @@ export function convexHull(points) {
   return [...halfHull(sorted).slice(0, -1), ...halfHull(sorted.reverse()).slice(0, -1)];
 }
 
-const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
-const subtract = (a, b) => a.map((x, k) => x - b[k]);
 const cross = (a, b) =>
   [0, 1, 2].map((k) => a[(k + 1) % 3] * b[(k + 2) % 3] - a[(k + 2) % 3] * b[(k + 1) % 3]);
 

@@ -3,7 +3,7 @@
 
 import { buildLines, formatAttention, formatRead } from "./answer.js";
 import { buildArcPath } from "./arcs.js";
-import { el, plural, setVariables, signed, star, svg } from "../shared/element.js";
+import { el, formatList, plural, setVariables, signed, star, svg } from "../shared/element.js";
 
 const MAX_ARCS = 80;
 const MAX_READ_NAMES = 8; // in a tooltip
@@ -268,9 +268,6 @@ function describeWord(words, { kind, leaders, members }, index) {
   const names = [...new Set(leaders.map((leader) => words[leader].text))];
   const attention = formatAttention(index, words);
   const attentionText = attention === null ? null : `its heads attend to ${attention || "no word"}`;
-  if (kind === "tie") return [`stays between ${joinNames(names)}`, attentionText];
+  if (kind === "tie") return [`stays between ${formatList(names)}`, attentionText];
   return [`follows \u2605 ${names[0]}, a leader ${describeSince(words[leaders[0]])}`, attentionText];
 }
-
-const joinNames = (names) =>
-  names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join();

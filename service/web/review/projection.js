@@ -2,11 +2,11 @@
    for the label are on the right. In two dimensions the second axis is perpendicular to it; in more, it is the
    direction of the largest remaining variance. */
 
+import { dot, subtract } from "../shared/vectors.js";
+
 const POWER_ITERATIONS = 40;
 
-const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
 const scale = (a, s) => a.map((x) => x * s);
-const subtract = (a, b) => a.map((x, k) => x - b[k]);
 const removeComponent = (p, unit) => subtract(p, scale(unit, dot(p, unit)));
 
 /** Returns the two axes, and whether the projection is exact. `readoutVector` may be null. */

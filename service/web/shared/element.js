@@ -69,6 +69,10 @@ export function signed(x, digits = 2) {
 
 export const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
+/** Formats a list as "a, b and c". */
+export const formatList = (items) =>
+  items.length > 1 ? `${items.slice(0, -1).join(", ")} and ${items.at(-1)}` : items.join();
+
 /** Reads localStorage or sessionStorage. Returns null if the browser blocks storage. */
 export function readStorage(name, storage = "localStorage") {
   try {
