@@ -54,16 +54,16 @@ class Client(Api):
         for attempt in itertools.count():
             with self._protocol.translate_errors():
                 seconds = self._protocol.remaining_s(deadline)
-                response, content = run_with_timeout(lambda: self._exchange(http_request), seconds)
+                response, content = run_with_timeout(lambda: self._exchange(http_request, deadline), seconds)
             pause_s = self._protocol.pause_s(response, attempt, deadline)
             if pause_s is None:
                 break
             time.sleep(pause_s)
         return decode_response(response, content)
 
-    def _exchange(self, request: httpx.Request) -> tuple[httpx.Response, bytes]:
+    def _exchange(self, request: httpx.Request, deadline: float) -> tuple[httpx.Response, bytes]:
         response = self._connect(request)
-        return response, self._read(response)
+        return response, self._read(response, deadline)
 
     def _connect(self, request: httpx.Request) -> httpx.Response:
         """Send a request; retry for CONNECT_RETRY_S if the connection is refused."""
@@ -79,12 +79,12 @@ class Client(Api):
 
     @takes_parameters_of(dynamics_request)
     def stream_dynamics(self, request: ApiRequest) -> Iterator[dict[str, Any]]:
-        """Run a cloud to its limits, and yield a document for each chunk of layers.
+        """Run a cloud to its limits, and yield its progress as documents.
 
         The parameters are those of `dynamics`.
 
         Yields:
-            The progress after each chunk of layers; the last document is the result.
+            The progress, every 0.1 s at most; the last document is the result.
 
         Raises:
             InputError: The points or an option are wrong; `param` names the field.
@@ -98,16 +98,17 @@ class Client(Api):
             deadline = self._protocol.deadline()
             response = self._connect(self._protocol.build_request(request, NDJSON))
             if response.is_error:
-                decode_response(response, self._read(response))
+                decode_response(response, self._read(response, deadline))
             buffer = BoundedBuffer()
             with closing(response):
                 for part in itertools.chain(response.iter_bytes(), [b"\n"]):
                     self._protocol.remaining_s(deadline)
                     yield from (decode_response(response, line) for line in buffer.lines(part))
 
-    def _read(self, response: httpx.Response) -> bytes:
+    def _read(self, response: httpx.Response, deadline: float) -> bytes:
         buffer = BoundedBuffer()
         with closing(response):
             for part in response.iter_bytes():
+                self._protocol.remaining_s(deadline)
                 buffer.add(part)
         return buffer.take()

@@ -1,6 +1,7 @@
 """POST /dynamics and POST /control as documents: read their requests, and write their answers."""
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from service.answers.arrays import as_array, read_rows, write_npz
-from service.answers.writing import Records, write, write_document
+from service.answers.writing import Records, join_blocks, write, write_document
 from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
 from service.cloud.points import Floats
 from service.control.search import ControlResult, find_form
@@ -32,8 +33,8 @@ def read_options(document: dict[str, Any], settings: Settings, *, strict: bool |
     parts = frozenset(wire.include)
     fields["include"] = parts | {"trajectory"} if "softmax" in parts else parts
     if wire.A is not None:
-        limit = settings.max_dimension
-        fields["A"] = as_array(wire.A, "A", max_rows=limit, max_columns=limit)
+        limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
+        fields["A"] = as_array(wire.A, "A", **limits)
     if "stop" not in wire.model_fields_set and "trajectory" in fields["include"]:
         fields["stop"] = "converged"  # a certificate may come long before points stop moving
     if "max_layers" not in wire.model_fields_set:
@@ -115,12 +116,13 @@ def answer_dynamics(
     *,
     as_npz: bool,
     on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> list[bytes]:
-    """Run a cloud and write the answer, in blocks."""
+) -> bytes:
+    """Run a cloud and write the answer."""
     result = model.run(points, parameters, on_progress)
     if as_npz:
-        return list(dynamics_npz(request_id, result, parameters.include))
-    return list(write_document({"id": request_id, **describe_dynamics_result(result, parameters.include)}))
+        return join_blocks(dynamics_npz(request_id, result, parameters.include))
+    answer = describe_dynamics_result(result, parameters.include)
+    return join_blocks(write_document({"id": request_id, **answer}))
 
 
 def answer_control(
@@ -128,20 +130,21 @@ def answer_control(
     document: dict[str, Any],
     model: Dynamics,
     settings: Settings,
-    deadline_s: float,
+    end_s: float,
     request_id: str,
-) -> list[bytes]:
-    """Solve a control problem and write the answer; `document` is the request without its points."""
-    answer = find_control(points, document, model, settings, deadline_s)
-    return list(write_document({"id": request_id, **answer}))
+) -> bytes:
+    """Solve a control problem and write the answer; `document` is the request without its points.
+
+    The search ends at `end_s` of the monotonic clock, which is the same in all processes.
+    """
+    answer = find_control(points, document, model, settings, max(0.0, end_s - time.monotonic()))
+    return join_blocks(write_document({"id": request_id, **answer}))
 
 
-def answer_sequences(
-    model: SequenceClassifier, name: str, sequences: list[Floats], request_id: str
-) -> list[bytes]:
+def answer_sequences(model: SequenceClassifier, name: str, sequences: list[Floats], request_id: str) -> bytes:
     """Classify sequences and write the answer."""
     data = [{"index": index, **result} for index, result in enumerate(model.classify(sequences))]
-    return list(write_document({"id": request_id, "model": name, "data": data}))
+    return join_blocks(write_document({"id": request_id, "model": name, "data": data}))
 
 
 def find_control(
@@ -153,7 +156,7 @@ def find_control(
 
     def run(points: Floats, A: Floats) -> Result:
         layers = min(CONTROL_LAYERS, settings.max_layers)
-        return model.run(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
+        return model.run(points, Parameters(A=A, max_layers=layers))
 
     return describe_control_result(find_form(points, assignment, request.leaders, run, deadline_s))
 

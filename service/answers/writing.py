@@ -5,13 +5,16 @@ Answers are dicts and arrays, not the models of `hardmax.models` that document t
 contract tests compare them with the models.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 
+from service.errors import TooLarge
+
 JSON_BLOCK_BYTES = 65_536  # approximately
+MAX_RESPONSE_BYTES = 256_000_000
 NUMBERS_PER_CALL = 16_384  # rendered in one call
 RECORDS_PER_BLOCK = 2048
 
@@ -63,6 +66,22 @@ def write_document(document: Any) -> Iterator[bytes]:
             yield b"".join(parts)
             parts, size = [], 0
     yield b"".join(parts)
+
+
+def join_blocks(blocks: Iterable[bytes]) -> bytes:
+    """Join the blocks of a response.
+
+    Raises:
+        TooLarge: The response is over MAX_RESPONSE_BYTES.
+    """
+    written: list[bytes] = []
+    size = 0
+    for block in blocks:
+        written.append(block)
+        size += len(block)
+        if size > MAX_RESPONSE_BYTES:
+            raise TooLarge(f"the response is over {MAX_RESPONSE_BYTES / 1e6:g} MB: ask for less at once")
+    return b"".join(written)
 
 
 def _write(value: Any) -> Iterator[bytes]:

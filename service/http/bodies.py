@@ -14,7 +14,7 @@ MAX_CONCURRENT_REQUESTS that bounds the memory of a process.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from itertools import chain
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -25,7 +25,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.answers.writing import JSON_BLOCK_BYTES, write, write_document
+from service.answers.writing import (
+    JSON_BLOCK_BYTES,
+    MAX_RESPONSE_BYTES,
+    join_blocks,
+    write,
+    write_document,
+)
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
 from service.schemas.reading import MAX_JSON_BYTES, parse
 
@@ -36,7 +42,6 @@ NDJSON = "application/x-ndjson"
 BINARY = "application/octet-stream"
 
 LARGE_BYTES = 1_000_000  # a larger body or response takes one of MAX_LARGE_REQUESTS slots
-MAX_RESPONSE_BYTES = 256_000_000
 MAX_SENT_BYTES = 262_144  # of a response, sent at once
 MAX_INLINE_BYTES = 65_536  # of a body that is parsed on the event loop, in half a millisecond
 
@@ -202,24 +207,6 @@ async def reply_document(document: Any, size: RequestSlot) -> Response:
         return reply(write(document))
     blocks = write_document(document)
     first = next(blocks)
-    return reply(first if len(first) <= JSON_BLOCK_BYTES else await join_blocks(chain([first], blocks)))
-
-
-async def join_blocks(blocks: Iterator[bytes]) -> bytes:
-    """Join the blocks of a long response in a thread.
-
-    Raises:
-        TooLarge: The response is over MAX_RESPONSE_BYTES.
-    """
-
-    def write() -> bytes:
-        written: list[bytes] = []
-        size = 0
-        for block in blocks:
-            written.append(block)
-            size += len(block)
-            if size > MAX_RESPONSE_BYTES:
-                raise TooLarge(f"the response is over {MAX_RESPONSE_BYTES / 1e6:g} MB: ask for less at once")
-        return b"".join(written)
-
-    return await asyncio.to_thread(write)
+    if len(first) <= JSON_BLOCK_BYTES:
+        return reply(first)
+    return reply(await asyncio.to_thread(join_blocks, chain([first], blocks)))

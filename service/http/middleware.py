@@ -127,7 +127,6 @@ class Exchange:
         self._max_bytes = service.settings.payload_limit_bytes
         self._small_bytes = min(LARGE_BYTES, self._max_bytes)
         self._size = RequestSlot(service.large_requests)
-        self._caller_left = False
         self._watcher: asyncio.Task[None] | None = None
         self._timeout = asyncio.timeout(service.settings.request_timeout_s)
         headers = dict(scope["headers"])
@@ -147,14 +146,14 @@ class Exchange:
             Cancelled: The caller left.
             NotReady: The service stops, and its grace is over.
         """
-        self._scope["state"] |= {"size": self._size, "timeout": self._timeout}
+        self._scope["state"] |= {"size": self._size, "timeout": self._timeout, "caller_left": False}
         try:
             async with self._timeout:
                 await app(self._scope, self.receive, self.send)
         except TimeoutError:
             if not self._timeout.expired():
                 raise
-            if self._caller_left:
+            if self._scope["state"]["caller_left"]:
                 raise Cancelled("the client left") from None
             raise DeadlineExceeded(DEADLINE_MESSAGE) from None
         except asyncio.CancelledError:
@@ -209,7 +208,7 @@ class Exchange:
         """Cancel the request when the caller leaves. Nothing else receives after the end of the body."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._caller_left = True
+        self._scope["state"]["caller_left"] = True
         with suppress(RuntimeError):  # the request has just ended
             self._timeout.reschedule(asyncio.get_running_loop().time())
 

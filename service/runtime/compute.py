@@ -1,7 +1,7 @@
 """Run long CPU work in processes: one job at a time in each, killed when its caller leaves.
 
     compute = Compute(memory_bytes=2**30, preload=["service.answers.clouds"])
-    parts = await compute.run(answer_control, model, points)
+    answer = await compute.run(answer_control, model, points)
 
 A job is a function that can be pickled by reference; its result or exception comes back. A worker process
 (`compute_worker.py`) may take `memory_bytes` more than it has at its start. An idle worker is always ready:
@@ -168,7 +168,7 @@ class Compute:
     def stop(self) -> None:
         """Take no more jobs and end all processes."""
         self._stopped = True
-        for worker in self._active:
+        for worker in list(self._active):  # the event loop may release one meanwhile
             worker.kill()
         self._threads.shutdown(cancel_futures=True)
         for worker in list(self._open):  # also those whose closing was just cancelled

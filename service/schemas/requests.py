@@ -103,7 +103,10 @@ class DynamicsParameters(RequestModel):
         '"softmax" in `include` is "converged".',
     )
     tolerance: Finite = Field(
-        1e-9, ge=0, description="A run has converged when every point is this near to its limit."
+        1e-9,
+        ge=0,
+        description="A run has converged when every point is this near to its target, relative to the "
+        "longest point.",
     )
     tie_tolerance: Finite = Field(
         0.0,

@@ -6,6 +6,7 @@ POST /control               find a matrix A under which chosen points lead
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
@@ -27,13 +28,14 @@ from service.answers.clouds import (
     read_dynamics,
     read_options,
 )
-from service.answers.writing import write
+from service.answers.writing import MAX_RESPONSE_BYTES, write
 from service.cloud.dynamics import Dynamics, Parameters, Progress
 from service.cloud.points import Floats
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.bodies import (
     JSON,
+    MAX_SENT_BYTES,
     NDJSON,
     NO_STORE,
     NPY,
@@ -89,8 +91,8 @@ async def dynamics(
     """Run hardmax attention on a point cloud until its limits are certified.
 
     The request is JSON, or the array as `application/x-npy` with the parameters in the query. The response is
-    JSON, arrays with `accept: application/x-npz`, or with `application/x-ndjson` a line of progress per chunk
-    of layers and the result last. The computation stops when the client disconnects.
+    JSON, arrays with `accept: application/x-npz`, or with `application/x-ndjson` lines of progress, one every
+    0.1 s at most, and the result last. The computation stops when the client disconnects.
     """
     answer_type = preferred_type(request, JSON, NPZ, NDJSON)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
@@ -103,10 +105,14 @@ async def dynamics(
         points, parameters = await parse_body(
             service.compute.run, read_dynamics, body.content, service.settings
         )
-    trajectory = 0  # count of its numbers
-    if parameters.stop == "never" and "trajectory" in parameters.include:
-        trajectory = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
-    await size.expect_response(max(NUMBER_BYTES * trajectory, points.nbytes))
+    longest = trajectory = 0  # counts of its numbers: at most, and for certain
+    if "trajectory" in parameters.include:
+        longest = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
+    if parameters.stop == "never":
+        trajectory = longest
+    else:  # it may end earlier: it is not refused, but takes a slot
+        longest = min(longest, MAX_RESPONSE_BYTES // NUMBER_BYTES)
+    await size.expect_response(max(NUMBER_BYTES * longest, points.nbytes))
     work = partial(
         service.compute.run,
         partial(answer_dynamics, as_npz=answer_type == NPZ),
@@ -119,7 +125,7 @@ async def dynamics(
     )
     if answer_type == NDJSON:
         return await _stream(_lines(work), request)
-    return reply(b"".join(await work()), answer_type)
+    return reply(await work(), answer_type)
 
 
 def _limits(settings: Settings) -> dict[str, int]:
@@ -156,7 +162,7 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
                 async for line in lines:
                     yield line
             except asyncio.CancelledError:
-                if not request.state.timeout.expired():
+                if not request.state.timeout.expired() or request.state.caller_left:
                     raise
                 yield _error_line(DeadlineExceeded(DEADLINE_MESSAGE), request)
             except HardmaxError as error:
@@ -166,7 +172,7 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
 
 
 async def _lines(
-    work: Callable[..., Coroutine[Any, Any, list[bytes]]],
+    work: Callable[..., Coroutine[Any, Any, bytes]],
 ) -> AsyncGenerator[bytes]:
     """Yield the latest progress whenever the client has taken the previous line, and then the result.
 
@@ -189,7 +195,10 @@ async def _lines(
             if latest is not None:
                 line, latest = write({"progress": latest}) + b"\n", None
                 yield line
-        yield b"".join(await working) + b"\n"
+        result = await working
+        for start in range(0, len(result), MAX_SENT_BYTES):
+            yield result[start : start + MAX_SENT_BYTES]
+        yield b"\n"
     finally:
         working.cancel()
 
@@ -237,8 +246,7 @@ async def classify_sequences(
     numbers = sum(sequence.size for sequence in sequences)
     small, large = numbers <= SMALL_NUMBERS, numbers > LARGE_NUMBERS
     arguments = model, name, sequences, request_id
-    blocks = await service.compute.run(answer_sequences, *arguments, small=small, large=large)
-    return reply(b"".join(blocks))
+    return reply(await service.compute.run(answer_sequences, *arguments, small=small, large=large))
 
 
 @router.post(
@@ -254,11 +262,10 @@ async def control(body: BodyDep, service: ServiceDep, request_id: RequestId, siz
     rarely, neither (`feasible` is null).
     """
     settings = service.settings
+    end_s = time.monotonic() + CONTROL_TIME_SHARE * settings.request_timeout_s
     points, constraints = await parse_body(
         service.compute.run, read_rows, body.content, "points", **_limits(settings)
     )
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    deadline_s = CONTROL_TIME_SHARE * settings.request_timeout_s
-    arguments = points, constraints, model, settings, deadline_s, request_id
-    blocks = await service.compute.run(answer_control, *arguments, large=points.size > LARGE_NUMBERS)
-    return reply(b"".join(blocks))
+    arguments = points, constraints, model, settings, end_s, request_id
+    return reply(await service.compute.run(answer_control, *arguments, large=points.size > LARGE_NUMBERS))

@@ -4,6 +4,7 @@ import gc
 import json
 import time
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from service.answers.writing import (
     NUMBERS_PER_CALL,
     RECORDS_PER_BLOCK,
     Records,
+    join_blocks,
     write_document,
 )
+from service.errors import TooLarge
 
 
 @pytest.mark.parametrize(
@@ -76,3 +79,10 @@ def test_long_documents_are_written_in_short_steps() -> None:
         assert max(step_times_s(blocks)) < 0.05
     finally:
         gc.unfreeze()
+
+
+def test_response_that_becomes_too_long_is_refused_while_it_is_written() -> None:
+    block = bytes(1_000_000)
+    assert join_blocks([block] * 3) == block * 3
+    with pytest.raises(TooLarge, match="over 256 MB: ask for less at once"):
+        join_blocks(repeat(block))

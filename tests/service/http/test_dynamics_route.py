@@ -1,5 +1,6 @@
 """POST /dynamics: npy bodies, memory, callers that leave, and what a response may include."""
 
+import json
 import re
 import tracemalloc
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from refusals import refusal
 from server import Server, eventually, in_process
 
 from service.cloud.dynamics import Dynamics, Limits
+from service.http.bodies import MAX_SENT_BYTES, RequestSlot
 from service.loaders import domain_loaders
 from service.runtime.registry import Loader
 from service.runtime.session import Runtime
@@ -77,6 +79,39 @@ def test_npy_that_is_too_large_as_doubles_is_refused_before_it_is_converted(mode
     assert refusal(response) == (413, "too_large", "points")
     assert "need 1.6 GiB" in response.json()["error"]["message"]
     assert peak_bytes < 40e6
+
+
+def test_trajectory_that_may_become_long_takes_a_slot_of_large_requests(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step size this small needs all layers that the request allows."""
+    taken: list[RequestSlot] = []
+    take_slot = RequestSlot.take_slot
+
+    async def note(slot: RequestSlot) -> None:
+        taken.append(slot)
+        await take_slot(slot)
+
+    monkeypatch.setattr(RequestSlot, "take_slot", note)
+    body = {"points": TRIANGLE.tolist(), "alpha": 1e-9, "include": ["trajectory"]}
+    with in_process(models) as client:
+        for max_layers, slots in ((100, 0), (9_000, 1)):
+            response = client.post("/dynamics", json={**body, "max_layers": max_layers})
+            assert response.json()["layers"] == max_layers
+            assert len(taken) == slots
+
+
+def test_result_of_a_stream_is_one_line_sent_in_pieces(client: httpx.Client) -> None:
+    points = np.random.default_rng(0).normal(size=(2_000, 8)).tolist()
+    body = {"points": points, "include": ["limits"]}
+    with client.stream(
+        "POST", "/dynamics", json=body, headers={"accept": "application/x-ndjson"}
+    ) as response:
+        content = b"".join(response.iter_bytes())
+    *progress, result = content.splitlines()
+    assert len(result) > MAX_SENT_BYTES
+    assert all("progress" in json.loads(line) for line in progress)
+    assert json.loads(result)["limits"] == client.post("/dynamics", json=body).json()["limits"]
 
 
 def test_progress_is_not_buffered_by_a_proxy(client: httpx.Client) -> None:
