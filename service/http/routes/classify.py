@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -14,8 +13,8 @@ from service.answers.texts import (
     RunTasks,
     add_searches,
     build_document,
-    raise_first,
     read_tasks,
+    run_tasks,
     select_searches,
 )
 from service.http import examples
@@ -25,7 +24,7 @@ from service.schemas.requests import ClassifyRequest
 from service.state import AppState
 from service.text.counterfactual import Search
 from service.text.decision import abstain_as_neutral
-from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks, split_task
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
 
 router = APIRouter(tags=["inference"])
 
@@ -51,7 +50,7 @@ async def classify(
     """
     tasks = read_tasks(body, service.registry.find, service.settings)
     await size.expect_response(tasks[0].options.estimated_response_bytes([task.text for task in tasks]))
-    results = await run_tasks(service, tasks)
+    results = await queue_tasks(service, tasks)
     if body.flip or body.sufficient:
         submit = partial(service.texts.submit, tasks[0].options.encoder)  # in turn with other requests
         await run_searches(tasks, results, select_searches(body), submit)
@@ -75,19 +74,9 @@ async def run_searches(
             search.cancel()
 
 
-async def run_tasks(service: AppState, tasks: Sequence[ClassificationTask]) -> list[list[Answer]]:
+async def queue_tasks(service: AppState, tasks: Sequence[ClassificationTask]) -> list[list[Answer]]:
     """Queue the tasks, wait for the answers to each, and count the labels."""
-    parts = [split_task(task) for task in tasks]
-    submitted = list(chain.from_iterable(parts))
-    answered = iter(raise_first(await service.texts.submit(tasks[0].options.encoder, submitted)))
-    results = []
-    for task, parts_of_task in zip(tasks, parts, strict=True):
-        by_head = {
-            head: answer
-            for part in parts_of_task
-            for head, answer in zip(part.options.heads, next(answered), strict=True)
-        }
-        results.append([by_head[head] for head in task.options.heads])
+    results = await run_tasks(tasks, partial(service.texts.submit, tasks[0].options.encoder))
     for task, answers in zip(tasks, results, strict=True):
         for head, answer in zip(task.options.heads, answers, strict=True):
             service.metrics.count_verdict(head.name, answer)
@@ -106,5 +95,5 @@ async def label_texts(
     max_texts, max_chars = service.settings.max_client_batch_size, service.settings.max_text_chars
     tasks = make_tasks(inputs, options, param, max_texts=max_texts, max_chars=max_chars)
     await size.expect_response(options.estimated_response_bytes([task.text for task in tasks]))
-    answers = [answer for (answer,) in await run_tasks(service, tasks)]
+    answers = [answer for (answer,) in await queue_tasks(service, tasks)]
     return [abstain_as_neutral(answer) if neutral else answer for answer in answers]
