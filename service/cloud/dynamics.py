@@ -266,4 +266,4 @@ class _Run:
     def _softmax(self, hardmax: Trajectory) -> SoftmaxRun:
         parameters = self._parameters
         assert parameters.temperature is not None
-        return run_softmax(self._cloud, parameters.A, parameters.alpha, parameters.temperature, hardmax)
+        return run_softmax(self._cloud, parameters.alpha, parameters.temperature, hardmax)

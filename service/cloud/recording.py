@@ -59,8 +59,8 @@ class Recorder:
         self._recorded: list[tuple[int, Floats]] = []
 
     def record(self, layer: int, points: Floats) -> None:
-        """Record a layer if it is due and not recorded yet."""
-        if layer % self._step == 0 and (not self._recorded or self._recorded[-1][0] < layer):
+        """Record a layer if it is due. Layers come in order."""
+        if layer % self._step == 0:
             self._recorded.append((layer, points))
             self._check(len(self._recorded))
 
@@ -91,28 +91,33 @@ def check_trajectory(layers: int, n: int, d: int, max_bytes: int) -> None:
         raise TooLarge(f"{problem}; raise trajectory_every", param="trajectory_every")
 
 
-def run_softmax(
-    cloud: Cloud, A: Floats | None, alpha: float, temperature: float, hardmax: Trajectory
-) -> SoftmaxRun:
+@np.errstate(over="ignore")  # of a score by a small temperature: its weight is 0
+def run_softmax(cloud: Cloud, alpha: float, temperature: float, hardmax: Trajectory) -> SoftmaxRun:
     """Run softmax attention on the distinct points, and return the layers of the hardmax trajectory.
 
     x_i <- x_i + gamma (m_i - x_i), with m_i the mean of all x_j weighted by exp(<A x_i, x_j> / temperature).
     """
     first = np.unique(cloud.inverse, return_index=True)[1]  # given point that equals each distinct point
-    x = hardmax.points[0][first]
+    x = cloud.points
     scores = int(hardmax.layers[-1]) * len(x) ** 2
     if scores > MAX_SOFTMAX_SCORES:
         problem = f"softmax of {len(x)} points for {hardmax.layers[-1]} layers takes {scores:,} scores"
         raise TooLarge(f"{problem}, the limit is {MAX_SOFTMAX_SCORES:,}", param="include")
-    gamma, root = alpha / (1 + alpha), None if A is None else np.linalg.cholesky(A)
+    gamma = alpha / (1 + alpha)
+    # subtle: points and A are scaled by powers of two, so that no score overflows; so is the temperature
+    scaled_temperature = np.ldexp(temperature, -2 * cloud.exponent - cloud.form_exponent)
+    scaled_temperature = max(float(scaled_temperature), np.finfo(np.float64).tiny)
+    A = None if cloud.form is None else np.ldexp(cloud.form, cloud.form_exponent)
+    root = None if A is None else np.linalg.cholesky(A)
     points, distance, layer = np.empty_like(hardmax.points), np.empty(len(hardmax.layers)), 0
     for row, target in enumerate(hardmax.layers.tolist()):
         for _ in range(target - layer):
-            x = x + gamma * (_softmax_means(x, A, temperature, cloud.counts) - x)
+            x = x + gamma * (_softmax_means(x, cloud.form, scaled_temperature, cloud.counts) - x)
         layer = target
-        points[row] = x[cloud.inverse]
-        difference = x - hardmax.points[row][first]
-        distance[row] = np.linalg.norm(difference if root is None else difference @ root, axis=1).max()
+        points[row] = cloud.restore(x)[cloud.inverse]
+        difference = x - np.ldexp(hardmax.points[row][first], -cloud.exponent)
+        length = np.linalg.norm(difference if root is None else difference @ root, axis=1).max()
+        distance[row] = np.ldexp(length, cloud.exponent)
     return SoftmaxRun(temperature, hardmax.layers, points, distance)
 
 

@@ -167,3 +167,19 @@ def test_softmax_uses_the_form_and_its_norm() -> None:
     result = run(Z, alpha=alpha, A=A, **options)
     assert result.trajectory is None
     assert result.softmax.distance.max() == pytest.approx(farthest(Z, alpha, A, 5.0, 3), rel=1e-9)
+
+
+def test_softmax_of_large_numbers_is_that_of_small_ones() -> None:
+    Z, alpha, A = CASES["form"]
+    options = {"stop": "never", "max_layers": 3, "include": frozenset({"softmax"})}
+    small = run(Z, alpha=alpha, A=A, temperature=5.0, **options).softmax
+    large = run(np.ldexp(Z, 480), alpha=alpha, A=A, temperature=np.ldexp(5.0, 960), **options).softmax
+    assert np.array_equal(large.points, np.ldexp(small.points, 480))
+    assert np.array_equal(large.distance, np.ldexp(small.distance, 480))
+
+
+def test_softmax_uses_the_symmetric_part_of_a_form() -> None:
+    """Of this form the lower triangle alone is not positive definite."""
+    A = np.array([[1, 0.99999999999949], [1.00000000000049, 1]])
+    result = run(TRIANGLE, A=A, include=frozenset({"softmax"}), max_layers=3, temperature=1.0)
+    assert np.isfinite(result.softmax.points).all()
