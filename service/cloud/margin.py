@@ -106,7 +106,8 @@ def smallest_margin(session: Session, tokens: Tokens, of_means: Ragged) -> float
     )
     x = np.concatenate([tokens.now.x, ties.mean])
     queries = frame.queries(x, np.concatenate([tokens.now.error_bound, ties.error_bound]))
-    lengths = frame.length_bounds(lengths_of(queries.x), queries.size) * tokens.longest_bound
+    lengths = frame.length_bounds(lengths_of(queries.x), queries.size) + queries.error
+    lengths *= tokens.longest_bound
     first = np.concatenate([tokens.first, of_means.flat[range_starts(of_means.lengths)]])
     row = np.concatenate([ties.row, n + means])
     smallest = Gaps(session, queries, tokens.keys(), lengths, first, row, members).smallest()

@@ -126,7 +126,7 @@ def _root_below(numerator: int, denominator: int) -> float:
     """Return the square root of a positive fraction, rounded down to a double."""
     shift = 64 + (denominator.bit_length() - numerator.bit_length()) // 2
     root = isqrt((numerator << 2 * max(shift, 0)) // (denominator << 2 * max(-shift, 0)))
-    excess = root.bit_length() - 53
+    excess = max(root.bit_length() - 53, shift - 1074)  # the exponent of the smallest double is -1074
     return math.ldexp(root >> excess, excess - shift)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.control.certificate import verify_feasible, verify_infeasible
+from service.control.certificate import _root_below, verify_feasible, verify_infeasible
 from service.control.constraints import GapConstraints, LeaderConstraints
 from service.control.deadline import Deadline
 from service.control.elimination import is_semidefinite, solve, to_integers
@@ -92,6 +92,12 @@ def hard_matrix(d):
     factors, powers = (rng.integers(*span).tolist() for span in ((1, 99, (d, d)), (0, 2000, (d, 1))))
     B = np.array(factors, object) * 2 ** np.array(powers, object)
     return (B @ B.T).tolist()
+
+
+def test_root_is_rounded_down_among_the_smallest_doubles():
+    smallest = 2.0**-1074
+    assert _root_below(49, 16 * 2**2148) == smallest  # 1.75 of it
+    assert _root_below(1, 4 * 2**2148) == 0.0
 
 
 def test_elimination_gives_up_at_its_deadline():
