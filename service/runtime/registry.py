@@ -113,7 +113,8 @@ class Registry:
         bundles = self._bundles()
         for name in sorted(bundles, key=lambda name: kind_of(bundles[name]) != ENCODER):
             try:
-                lazy = is_superseded(name, bundles)
+                # an older encoder may be that of a head
+                lazy = kind_of(bundles[name]) != ENCODER and is_superseded(name, bundles)
                 entries[name] = self._keep_or_load(name, bundles[name], entries, lazy=lazy)
             except BundleError as error:
                 refused[_encodable(name)] = _encodable(error.message)
@@ -167,6 +168,7 @@ class Registry:
         if old is not None and old.files == files and old.encoder_digest == _encoder_digest(old, encoders):
             return old
         bundle = read_bundle(folder)  # after the fingerprint: the next refresh finds a change in between
+        _check_graph_is_unique(name, bundle, encoders)
         encoder_digest = _encoder_digest(bundle, encoders)
         if old is not None and (old.digest, old.encoder_digest) == (bundle.digest, encoder_digest):
             return replace(old, folder=folder, files=files)
@@ -207,6 +209,15 @@ def _encoder_digest(head: Bundle | RegistryEntry, entries: Mapping[str, Registry
             return entry.digest
     encoder = f"{expected['name']} ({expected['sha256'][:12]})"
     raise BundleError(f"{head.name} needs the encoder {encoder}, which is not here", param="encoder")
+
+
+def _check_graph_is_unique(name: str, bundle: Bundle, entries: Mapping[str, RegistryEntry]) -> None:
+    """Refuse an encoder with the graph of another one but other words: heads name only the graph."""
+    for entry in entries.values():
+        is_same = bundle.kind == entry.kind == ENCODER and entry.name != name
+        if is_same and entry.card["model_sha256"] == bundle.card["model_sha256"]:
+            problem = f"{name} has the graph of {entry.name}, but other words: only one can be served"
+            raise BundleError(problem, param=name)
 
 
 def _encodable(text: str) -> str:

@@ -173,6 +173,32 @@ def test_head_finds_its_encoder_by_digest_when_another_one_has_its_name(tmp_path
     assert list(registry.entries) == ["mine", "reader"]
 
 
+def test_encoder_with_the_graph_of_another_and_other_words_is_refused(tmp_path: Path) -> None:
+    put_encoder(tmp_path / "encoder", b"one")
+    put_encoder(tmp_path / "encoder-mine", b"one")
+    (tmp_path / "encoder-mine" / "pieces.json").write_text('{"names": ["x"]}')
+    put_head(tmp_path, "mine", b"one")
+    registry = Registry([tmp_path], {"encoder": load, "text-classification": load})
+    registry.refresh()
+    reason = "encoder-mine has the graph of encoder, but other words: only one can be served"
+    assert (list(registry.entries), registry.refused) == (["encoder", "mine"], {"encoder-mine": reason})
+
+
+def test_older_version_of_an_encoder_is_loaded_for_its_heads(tmp_path: Path) -> None:
+    loaded: list[str] = []
+
+    def note(bundle: Bundle) -> str:
+        loaded.append(bundle.name)
+        return bundle.name
+
+    put_encoder(tmp_path / "reader@1", b"one")
+    put_encoder(tmp_path / "reader@2", b"two")
+    put_head(tmp_path, "mine", b"one")
+    registry = Registry([tmp_path], {"encoder": note, "text-classification": note})
+    registry.refresh()
+    assert (loaded, registry.refused) == (["reader@1", "reader@2", "mine"], {})
+
+
 def test_broken_encoder_does_not_affect_heads_on_another_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
