@@ -171,8 +171,12 @@ def label_probabilities(rule: DecisionRule, logits: Sequence[float]) -> dict[str
         return {rule.labels[0]: round(1 - p, 7), rule.labels[1]: p}
     largest = max(logits)
     powers = [math.exp(logit - largest) for logit in logits]
-    parts = [round(UNITS_PER_LOGIT * power / sum(powers)) for power in powers]
-    parts[parts.index(max(parts))] += UNITS_PER_LOGIT - sum(parts)
+    shares = [UNITS_PER_LOGIT * power / sum(powers) for power in powers]
+    parts = list(map(int, shares))
+    # rounding up the largest remainders keeps the order of the logits
+    by_remainder = sorted(range(len(parts)), key=lambda i: parts[i] - shares[i])
+    for i in by_remainder[: UNITS_PER_LOGIT - sum(parts)]:
+        parts[i] += 1
     return {label: part / UNITS_PER_LOGIT for label, part in zip(rule.labels, parts, strict=True)}
 
 

@@ -46,6 +46,13 @@ def test_probabilities_of_labels_that_exclude_each_other_sum_to_one() -> None:
     assert label_probabilities(MULTICLASS, [0.0] * 3) == {"a": 0.3333334, "b": 0.3333333, "c": 0.3333333}
 
 
+def test_rounding_keeps_the_order_of_labels() -> None:
+    """Half units added up, and the whole remainder was once taken from the largest."""
+    probs = label_probabilities(MULTICLASS, [4e-7, 3e-7, 0.0])
+    assert max(probs, key=probs.__getitem__) == "a"
+    assert round(sum(probs.values()), 12) == 1
+
+
 def test_multi_label_probabilities_are_independent() -> None:
     assert label_probabilities(MULTI_LABEL, [0.0, 100.0, -100.0]) == {"a": 0.5, "b": 1.0, "c": 0.0}
 
