@@ -67,7 +67,7 @@ _WORD = re.compile(
     | (?P<face> (?<!\w)[:;=]['’]?[-^o]?(?:[)(\]\[}}{{/\\|*]+|[DPpO3](?!\w)) | </?3(?!\w) )
     | (?P<number> \d+(?:[.,:/]\d+)*+(?:(?:st|nd|rd|th|s)\b)? )
     | (?P<break> \n )
-    | (?P<emoji> [\u2600-\u27bf\U0001f300-\U0001faff] [\ufe0f\u200d\U0001f3fb-\U0001f3ff]*+ )
+    | (?P<emoji> [\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff] [\ufe0f\u200d\U0001f3fb-\U0001f3ff]*+ )
     | (?P<mark> (?P<one>[^\w\s])(?P=one)* )
     )\ *+  # faster than a search that starts at each blank
     """,
@@ -152,7 +152,8 @@ def normalize_word(surface: str) -> str:
     if surface.isascii():
         return surface.lower()
     decomposed = unicodedata.normalize("NFKD", surface.replace("’", "'").lower())
-    return "".join(c for c in decomposed if not unicodedata.combining(c))
+    # lower again: the capitals of mathematics have no lower case before they are decomposed
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).lower()
 
 
 def scan_words(text: str) -> Iterator[tuple[str, int, int, str]]:

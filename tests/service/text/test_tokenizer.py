@@ -47,6 +47,7 @@ def test_word_of_several_tokens_has_one_span(tokenizer):
         ("CAN'T", [["can", "not"]]),
         ("coomfortable", [["comfortable"]]),  # a letter written twice by mistake
         ("goooood", [["good"]]),  # letters drawn out
+        ("𝐆𝐨𝐨𝐝", [["good"]]),
         ("goodable", [["good", "##able"]]),  # the longest token is taken first
         ("😀", [["grinning", "face"]]),
         ("dull" + "!" * 2_000, [["dull"], ["!", "!", "!"]]),
@@ -64,6 +65,11 @@ def test_words_are_split_into_tokens(tokenizer, text, words):
     ids = [tokenized.token_ids[start:end] for start, end in bounds]
     assert [[tokenizer.tokens[token] for token in word] for word in ids] == words
     assert len(tokenized) == len(words)
+
+
+def test_stars_are_emoji(tokenizer):
+    """A run of them was one unknown word."""
+    assert len(tokenizer.tokenize("⭐⭐⭐\ufe0f")) == 3
 
 
 @pytest.mark.parametrize(
