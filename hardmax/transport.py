@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -37,9 +38,9 @@ CONNECT_PAUSE_S = 0.25
 MAX_RECEIVED_BYTES = 2**28  # of an answer, or of a line of a stream
 # Numbers, lists and objects in an answer: a list of empty lists takes 30 times its bytes once it is parsed.
 MAX_RESPONSE_VALUES, MAX_RESPONSE_CONTAINERS = 2**24, 2**23
-MAX_MATRIX_CHARS = 4000  # of a matrix A in the query, of which many proxies accept 8 kB
-# of a cloud that may exceed the 4 MB of JSON that a server accepts; 62 kB when escaped
-MAX_MATRIX_CHARS_LARGE_CLOUD = 44_000
+# Characters of a matrix A in the query, escaped: many proxies accept 8 kB, a server 64 kB. The longer one is
+# of a cloud that may exceed the 4 MB of JSON that a server accepts.
+MAX_MATRIX_CHARS, MAX_MATRIX_CHARS_LARGE_CLOUD = 6_000, 60_000
 MAX_JSON_NUMBERS = 150_000
 JSON, NPY, NDJSON = "application/json", "application/x-npy", "application/x-ndjson"
 ERROR_CLASSES = {  # too_large -> TooLarge
@@ -93,7 +94,7 @@ class HttpProtocol:
         if request.points is not None and request.body is not None:
             matrix = encode_json(request.body.get("A")).decode()
             large = request.points.size > MAX_JSON_NUMBERS
-            if len(matrix) <= (MAX_MATRIX_CHARS_LARGE_CLOUD if large else MAX_MATRIX_CHARS):
+            if len(quote(matrix)) <= (MAX_MATRIX_CHARS_LARGE_CLOUD if large else MAX_MATRIX_CHARS):
                 file = io.BytesIO()
                 np.save(file, request.points, allow_pickle=False)
                 query = {**request.body, "include": ",".join(request.body["include"]), "A": matrix}
@@ -157,7 +158,7 @@ def parse_url(url: str) -> httpx.URL:
         base_url = httpx.URL()
     if base_url.scheme not in ("http", "https") or not base_url.host or (base_url.port or 0) > 65_535:
         raise InvalidInput(
-            f"{url!r} is no address of a server: it should look like {DEFAULT_URL}", param="url"
+            f"{url!r} is not the address of a server: it should look like {DEFAULT_URL}", param="url"
         )
     return base_url
 
@@ -167,7 +168,7 @@ def clean_api_key(api_key: str | None) -> str:
     key = (api_key or "").strip()
     if key.isascii() and key.isprintable():
         return key
-    raise InvalidInput("an API key has plain letters, digits and signs alone", param="api_key")
+    raise InvalidInput("an API key has printable ASCII characters only", param="api_key")
 
 
 def parse_retry_after(response: httpx.Response) -> float | None:

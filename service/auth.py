@@ -27,7 +27,9 @@ class ApiKeys:
             keys += [key for line in lines if (key := line.strip()) and not key.startswith("#")]
             if not keys:
                 raise ConfigurationError(f"{self._file} holds no key", param="API_KEYS_FILE")
-        self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+        # subtle: headers are decoded as Latin-1 and stripped, which also cuts the last byte of some letters
+        sent = (key.encode().decode("latin-1").strip().encode("latin-1") for key in keys)
+        self._digests = tuple(hashlib.sha256(key).digest() for key in sent)
         self.required = bool(keys)
 
     def __len__(self) -> int:

@@ -57,6 +57,7 @@ KEEP_ALIVE_S = 75  # longer than that of proxies, which then never use a connect
 # during its health check: the supervisor waits for the answer.
 WORKER_HEALTHCHECK_S = 15
 MAX_CONNECTIONS = 4096
+MAX_HEAD_BYTES = 65_536  # a matrix in the query is long, and comes in several packets
 MAX_STARTUP_LINE_CHARS = 110
 FAILED, MISCONFIGURED = 1, 2
 
@@ -131,6 +132,7 @@ def _config(app: Any, settings: Settings, *, factory: bool = False) -> uvicorn.C
         app,
         factory=factory,
         http="h11",
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         ws="none",
         lifespan="on",
         workers=settings.workers,

@@ -160,6 +160,11 @@ def test_edge_bounds_the_large_bodies_of_an_address(tmp_path: Path) -> None:
         assert small.text == "900000"
 
 
+def test_edge_forwards_a_long_matrix_in_the_query(client: httpx.Client) -> None:
+    path = "/dynamics?A=" + "1" * 60_000  # as long as the client sends one
+    assert client.get(path).json()["path"] == path
+
+
 @pytest.mark.parametrize(
     ("head", "status", "error_type"),
     [
