@@ -35,13 +35,14 @@ if TYPE_CHECKING:
         """Return the FastAPI application."""
 
 
+__all__ = ["Answer", "Answers", "AsyncClient", "Client", "CloudRun", "__version__"]
+__all__ += errors.__all__
+
 try:
     __version__ = version("hardmax-service")  # which contains this package
+    __all__ += ["Local", "create_app"]
 except PackageNotFoundError:
     __version__ = version("hardmax")
-
-__all__ = ["Answer", "Answers", "AsyncClient", "Client", "CloudRun", "Local", "__version__", "create_app"]
-__all__ += errors.__all__
 
 _SERVICE_NAMES = {"Local": "service.local", "create_app": "service.app"}
 _CLIENT_NAMES = {"AsyncClient": "hardmax.async_client", "Client": "hardmax.client"}

@@ -228,7 +228,9 @@ class Answers(list[Answer]):
         has_index = self._index is not None and len(self._index) == len(self)
         with_text = not has_index if text is None else text
         rows = [({"text": answer.text} if with_text else {}) | answer.row for answer in self]
-        return as_frame(rows, [answer.probs for answer in self], self._index if has_index else None)
+        columns = [*(["text"] if with_text else []), *RESULT_COLUMNS]
+        index = self._index if has_index else None
+        return as_frame(rows, [answer.probs for answer in self], columns, index)
 
     @property
     def abstained(self) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, 
 
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
-from hardmax.errors import InputError
+from hardmax.errors import InputError, UnexpectedAnswer
 from hardmax.models.clouds import ControlResponse
 from hardmax.models.document import parse_document
 from hardmax.models.sequences import SequenceLabel, SequencesResponse
@@ -146,7 +146,8 @@ class AsyncApi(ABC):
             max_layers: Layers to run at most; 1000, or the server's limit, if None.
             stop: When to stop: "certified", "converged" or "never". None is "certified", or with a
                 trajectory "converged".
-            tolerance: The distance to its limit at which a point counts as converged.
+            tolerance: The distance to its target, relative to the longest point, at which a point counts as
+                converged.
             tie_tolerance: The relative gap below which two scores tie.
             include: Further parts of the answer, such as "limits" or "trajectory".
             trajectory_every: Keep every n-th layer of the trajectory.
@@ -204,6 +205,9 @@ class AsyncApi(ABC):
             except InputError as error:
                 error.shift_index(len(labels))
                 raise
+            if len(data) != len((part.body or {})["sequences"]):
+                problem = "not a response of hardmax: data should have an entry for each sequence"
+                raise UnexpectedAnswer(problem)
             labels += [label.model_copy(update={"index": label.index + len(labels)}) for label in data]
         return labels
 

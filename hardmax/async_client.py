@@ -55,7 +55,7 @@ class AsyncClient(AsyncApi):
             with self._protocol.translate_errors():
                 async with asyncio.timeout(self._protocol.remaining_s(deadline)):
                     response = await self._connect(http_request)
-                    content = await self._read(response)
+                    content = await self._read(response, deadline)
             pause_s = self._protocol.pause_s(response, attempt, deadline)
             if pause_s is None:
                 break
@@ -79,7 +79,7 @@ class AsyncClient(AsyncApi):
 
     @takes_parameters_of(dynamics_request)
     def stream_dynamics(self, request: ApiRequest) -> AsyncIterator[dict[str, Any]]:
-        """Run a cloud to its limits, and yield a document for each chunk of layers.
+        """Run a cloud to its limits, and yield its progress as documents.
 
         The parameters are those of `dynamics`.
         """
@@ -90,7 +90,7 @@ class AsyncClient(AsyncApi):
             deadline = self._protocol.deadline()
             response = await self._connect(self._protocol.build_request(request, NDJSON))
             if response.is_error:
-                decode_response(response, await self._read(response))
+                decode_response(response, await self._read(response, deadline))
             buffer = BoundedBuffer()
             async with aclosing(response):
                 async for part in response.aiter_bytes():
@@ -100,10 +100,11 @@ class AsyncClient(AsyncApi):
                 for line in buffer.lines(b"\n"):
                     yield decode_response(response, line)
 
-    async def _read(self, response: httpx.Response) -> bytes:
+    async def _read(self, response: httpx.Response, deadline: float) -> bytes:
         buffer = BoundedBuffer()
         async with aclosing(response):
             async for part in response.aiter_bytes():
+                self._protocol.remaining_s(deadline)
                 buffer.add(part)
         return buffer.take()
 

@@ -49,9 +49,12 @@ def append_columns(table: Any, rows: Iterable[dict[str, Any]]) -> Any:
 
 
 def as_frame(
-    rows: Sequence[dict[str, Any]], probabilities: Sequence[dict[str, float]], index: Any = None
+    rows: Sequence[dict[str, Any]],
+    probabilities: Sequence[dict[str, float]],
+    columns: Sequence[str],
+    index: Any = None,
 ) -> Any:
-    """Return a pandas DataFrame of rows with a column `p(label)` for each label.
+    """Return a pandas DataFrame of rows, which have these columns, with a column `p(label)` for each label.
 
     Raises:
         ImportError: pandas is not installed.
@@ -60,7 +63,7 @@ def as_frame(
         import pandas
     except ImportError:
         raise ImportError("to_frame() needs pandas: pip install pandas") from None
-    columns = ({f"p({label})": p for label, p in probs.items()} for probs in probabilities)
     if not rows:
-        return pandas.DataFrame(columns=[*RESULT_COLUMNS], index=index)
-    return pandas.DataFrame([row | p for row, p in zip(rows, columns, strict=True)], index=index)
+        return pandas.DataFrame(columns=[*columns], index=index)
+    labels = ({f"p({label})": p for label, p in probs.items()} for probs in probabilities)
+    return pandas.DataFrame([row | p for row, p in zip(rows, labels, strict=True)], index=index)

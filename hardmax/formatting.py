@@ -7,7 +7,9 @@ import unicodedata
 from collections.abc import Iterable
 
 # control characters, marks that change the direction of writing, and lone surrogates
-UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 # Colours of clusters, the largest first, on the page, in notebooks and in plots.
 CLUSTER_COLORS = ("#2f86cf", "#d96920", "#1f9d7c", "#c0549c", "#a98300", "#7a70d8", "#cc4b50", "#4b97b0")
 

@@ -244,7 +244,7 @@ def split_sequences(request: ApiRequest) -> Iterator[ApiRequest]:
     batch: list[Any] = []
     numbers = 0
     for points in body["sequences"]:
-        size = sum(map(len, points))
+        size = np.size(points)
         if batch and (len(batch) == SEQUENCES_PER_REQUEST or numbers + size > NUMBERS_PER_REQUEST):
             yield ApiRequest(request.path, {**body, "sequences": batch})
             batch, numbers = [], 0
@@ -262,7 +262,7 @@ def _as_numbers(values: Any, name: str) -> NDArray[Any]:
     """Return an array of finite float32 or float64 numbers; float32 stays float32."""
     try:
         array = np.asarray(values)
-        if np.iscomplexobj(array) or array.dtype == np.longdouble != np.float64:
+        if array.dtype.kind == "c" or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
             raise TypeError(f"these are of type {array.dtype}")
         numbers = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:

@@ -190,14 +190,16 @@ def test_client_failure_to_connect_is_one_line_that_names_the_server() -> None:
      "http://[::1"],
 )  # fmt: skip
 def test_client_refuses_an_invalid_url(kind: Any, url: str) -> None:
-    with pytest.raises(InvalidInput, match="is no address of a server: it should look like http://") as error:
+    with pytest.raises(
+        InvalidInput, match="not the address of a server: it should look like http://"
+    ) as error:
         kind(url)
     assert error.value.param == "url"
 
 
 @pytest.mark.parametrize("key", ["schl\u00fcssel", "two\nlines", "bell\a"])
 def test_client_refuses_a_key_with_invalid_characters_without_printing_it(key: str) -> None:
-    with pytest.raises(InvalidInput, match="plain letters, digits and signs") as error:
+    with pytest.raises(InvalidInput, match="printable ASCII characters") as error:
         Client(api_key=key)
     assert key not in str(error.value)
 
@@ -243,7 +245,16 @@ def test_client_sends_a_cloud_that_is_long_for_json_as_npy_with_a_long_matrix(A:
     (request,) = server.requests
     assert np.load(io.BytesIO(request.content)).shape == points.shape
     assert json.loads(request.url.params["A"]) == A.tolist()
-    assert len(request.url.raw_path) < 62_500  # a server reads 65,536 bytes of a head
+    assert len(request.url.raw_path) < 60_500  # the edge reads 62 kB of a head, the service 64
+
+
+def test_client_sends_a_matrix_that_is_too_long_for_a_head_in_the_body() -> None:
+    server = Server(then=lambda request: httpx.Response(413))
+    with client(server) as hardmax, pytest.raises(RemoteError):
+        hardmax.dynamics(np.ones((6_000, 104)), A=np.eye(104))  # 65,523 characters when escaped
+    (request,) = server.requests
+    assert request.url.query == b""
+    assert json.loads(request.content)["A"] == np.eye(104).tolist()
 
 
 @pytest.mark.parametrize(
@@ -409,6 +420,22 @@ def test_client_sends_many_sequences_in_several_requests() -> None:
             hardmax.classify_sequences("m", [[[0.0]]] * 1030 + [[[-1.0]]])
     assert error.value.index == 1030
     assert len(server.requests) == 6
+
+
+def test_client_refuses_an_answer_with_too_few_sequences() -> None:
+    document = {"id": "r", "model": "m", "data": []}
+    with (
+        client_of(httpx.Response(200, json=document)) as hardmax,
+        pytest.raises(UnexpectedAnswer, match="an entry for each sequence"),
+    ):
+        hardmax.classify_sequences("m", [[[1.0]]])
+
+
+def test_client_leaves_it_to_the_server_to_refuse_a_sequence_for_sequences() -> None:
+    server = Server(then=lambda request: error_response(422, "invalid_input", "sequences[0] is odd"))
+    with client(server) as hardmax, pytest.raises(InvalidInput, match="is odd"):
+        hardmax.classify_sequences("m", [[0.0, 1.0], [1.0, 0.0]])
+    assert server.bodies[0]["sequences"] == [[0.0, 1.0], [1.0, 0.0]]
 
 
 def test_part_of_answers_is_answers() -> None:
@@ -675,6 +702,13 @@ def test_frame_of_a_series_keeps_its_index() -> None:
     assert frames[0]["text"].tolist() == frames[1]["text"].tolist() == frame["text"].tolist()
 
 
+def test_frame_of_no_answers_has_all_columns() -> None:
+    with client() as hardmax:
+        answers = hardmax.classify([])
+    assert answers.to_frame().columns.tolist() == ["text", *RESULT_COLUMNS]
+    assert answers.to_frame(text=False).columns.tolist() == [*RESULT_COLUMNS]
+
+
 def test_frame_has_label_score_and_probabilities_where_the_model_abstains() -> None:
     probs = {"negative": 0.45, "positive": 0.55}
     abstaining = {**ENTRY, "score": 0.55, "probs": probs, "abstain_reason": "low_confidence"}
@@ -810,6 +844,17 @@ def test_async_client_waits_no_longer_than_its_timeout_for_a_server_that_drips(d
     started = time.monotonic()
     with pytest.raises(ConnectionFailed, match=r"within 0\.5 s"):
         asyncio.run(scenario())
+    assert time.monotonic() - started < 5.0
+
+
+@pytest.mark.parametrize("dripping", [b"HTTP/1.1 500 X\r\nContent-Length: 9999\r\n\r\n"], indirect=True)
+def test_stream_waits_no_longer_than_its_timeout_for_an_error_that_drips(dripping: Dripping) -> None:
+    started = time.monotonic()
+    with (
+        Client(dripping.url, timeout_s=0.5) as hardmax,
+        pytest.raises(ConnectionFailed, match=r"within 0\.5 s"),
+    ):
+        list(hardmax.stream_dynamics([[1.0]]))
     assert time.monotonic() - started < 5.0
 
 

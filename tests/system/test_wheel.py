@@ -96,6 +96,7 @@ def test_client_alone_works_next_to_another_package_service(wheels: Path, tmp_pa
         report = run(tmp_path, bin_folder / "mypy", "--strict", "readme.py", "caller.py")
         assert report.startswith("Success"), report
         assert run(tmp_path, bin_folder / "python", "readme.py").startswith("positive ")
+    run(tmp_path, bin_folder / "python", "-c", "from hardmax import *; import hardmax; help(hardmax)")
     code = "from hardmax import Local"
     result = subprocess.run([bin_folder / "python", "-c", code], cwd=tmp_path, capture_output=True, text=True)
     message = (
