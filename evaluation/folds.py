@@ -58,12 +58,14 @@ def find_near_duplicates(texts: Sequence[str]) -> NearDuplicates:
 def stratified_folds(truth: Sequence[frozenset[str]], groups: Ints) -> list[Ints]:
     """Return the rows of each fold: groups stay together, labels are spread evenly.
 
-    There are N_FOLDS, fewer if there are fewer groups or the largest label has fewer rows, and none if there
-    is a single group.
+    There are N_FOLDS, fewer if there are fewer groups or the most frequent set of labels has fewer rows, and
+    none if there is a single group. Where no two rows have the same set of labels, any rows make a fold.
     """
     from sklearn.model_selection import StratifiedGroupKFold
 
     y = np.unique(["|".join(sorted(labels)) for labels in truth], return_inverse=True)[1]
+    if np.bincount(y).max() == 1:
+        y = np.zeros_like(y)
     n_folds = min(N_FOLDS, len(np.unique(groups)), int(np.bincount(y).max()))
     if n_folds < 2:
         return []

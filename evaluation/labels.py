@@ -66,7 +66,7 @@ def read_rows(
 
     Stars become negative and positive, and `a|b` becomes two labels, unless `keep_labels`.
     """
-    table = read_table(path)
+    table = read_table(path, column=column)
     text_column = find_column(table, column)
     if len(label) > 1:
         return _read_label_columns(table, text_column, [find_column(table, name) for name in label], min_rows)

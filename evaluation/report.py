@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from hardmax.formatting import shorten
+
 # A report is a JSON value:
 #   title, source               the models, and the rows
 #   models                      metrics by name (metrics.evaluate)
@@ -63,7 +65,7 @@ def describe_abstentions(metrics: dict[str, Any]) -> str:
 
 def _describe_error(error: dict[str, Any]) -> str:
     leaders = f" [{', '.join(error['leaders'][:3])}]" if error["leaders"] else ""
-    text = error["text"] if len(error["text"]) <= 100 else error["text"][:99] + "…"
+    text = shorten(error["text"], 100)
     return (
         f"{'|'.join(error['truth']) or '-'}, predicted {'|'.join(error['predicted']) or '-'} "
         f"{error['score']:.0%}{leaders}: {' '.join(text.split())}"

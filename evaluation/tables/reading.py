@@ -33,7 +33,7 @@ SAMPLE_ROWS = 200  # rows that decide the type of a column
 END_OF_TABLE = "\0the end"  # appended as a last row, which it is not if a quote is open
 # A workbook is a zip of XML: each layer has errors of its own, and some parts may be missing.
 DAMAGED_WORKBOOK = (
-    BadZipFile, zlib.error, ParseError, EOFError, RuntimeError, KeyError, ValueError, IndexError,
+    BadZipFile, zlib.error, ParseError, EOFError, RuntimeError, KeyError, TypeError, ValueError, IndexError,
 )  # fmt: skip
 csv.field_size_limit(2**31 - 1)
 

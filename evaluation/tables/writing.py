@@ -89,7 +89,8 @@ def _joined_rows(table: Table, answers: Iterable[Row]) -> Iterator[Row]:
 def _cell(value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return "; ".join(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
+    is_nested = isinstance(value, list | dict | bool)
+    return json.dumps(value, ensure_ascii=False, default=str) if is_nested else value
 
 
 def _write_jsonl(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:

@@ -22,6 +22,13 @@ def test_folds_spread_every_label():
     assert all(sum(truth[i] == {"c"} for i in fold) == 1 for fold in folds)
 
 
+def test_rows_that_all_have_different_sets_of_labels_make_folds():
+    truth = [frozenset(labels) for labels in ("ab", "ac", "bc", "a", "b", "c")]
+    folds = stratified_folds(truth, np.arange(6))
+    assert len(folds) > 1
+    assert sorted(i for fold in folds for i in fold) == list(range(6))
+
+
 def test_texts_that_differ_in_capitals_punctuation_and_numbers_are_near_duplicates():
     texts = ["My order 4711 came late!", "my order 12 came late", "Quite another sentence stands here."]
     assert find_near_duplicates(texts).groups.tolist() == [0, 0, 1]

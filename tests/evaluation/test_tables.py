@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 from datetime import date
 from pathlib import Path
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pytest
@@ -188,6 +190,16 @@ def test_rows_with_half_a_character_are_written(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "out.parquet").column("text").to_pylist() == ["good ?", "bad"]
 
 
+def test_nested_values_of_parquet_are_written_as_text(tmp_path: Path) -> None:
+    rows = [{"text": text, "seen": {"on": date(2026, 11, 27)}, "days": [date(2026, 11, 27)]} for text in "ab"]
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+    table = read_table(str(tmp_path / "in.parquet"))
+    for name in ("out.csv", "out.xlsx"):
+        write_rows(str(tmp_path / name), table, ANSWERS)
+        first = read_table(str(tmp_path / name)).rows[0]
+        assert (first["seen"], first["days"]) == ('{"on": "2026-11-27"}', '["2026-11-27"]')
+
+
 def save_workbook(path: Path, cells: dict[str, object]) -> None:
     workbook = Workbook()
     for cell, value in cells.items():
@@ -214,16 +226,22 @@ def test_workbook_with_a_cell_at_the_end_of_its_sheet_is_refused(tmp_path: Path,
         read_table(str(tmp_path / "a.xlsx"))
 
 
-@pytest.mark.parametrize("damage", ["data", "encryption"])
+@pytest.mark.parametrize("damage", ["data", "encryption", "style"])
 def test_damaged_workbook_is_named(tmp_path: Path, damage: str) -> None:
     file, name = tmp_path / "a.xlsx", b"xl/worksheets/sheet1.xml"
     save_workbook(file, {"A1": "review"})
     content = bytearray(file.read_bytes())
     if damage == "data":  # it follows the name
         content[content.index(name) + len(name) + 3] ^= 0xFF
-    else:  # a flag in the directory at the end
+    elif damage == "encryption":  # a flag in the directory at the end
         content[content.rindex(name) - 38] |= 1
     file.write_bytes(content)
+    if damage == "style":
+        with ZipFile(file) as source:
+            parts = {part: source.read(part) for part in source.namelist()}
+        with ZipFile(file, "w") as changed:
+            for part, data in parts.items():
+                changed.writestr(part, re.sub(rb"<fill>.*?</fill>", b"<fill/>", data))
     with pytest.raises(HardmaxError, match=r"a\.xlsx is not an xlsx file"):
         read_table(str(file))
 
