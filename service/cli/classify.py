@@ -187,7 +187,8 @@ def _classify_on_ray(arguments: argparse.Namespace) -> int:
     open_client, gpus = actors_of(arguments)
     column = arguments.column or TEXT
     rows = classify_parquet(source, destination, open_client, column=column, model=arguments.model, gpus=gpus)
-    print_lines([f"{rows.texts} texts answered, {rows.refused} refused (see the column hardmax_error)"])
+    answered = rows.texts - rows.refused
+    print_lines([f"{answered:,} texts answered, {rows.refused:,} refused (see the column hardmax_error)"])
     return 0
 
 

@@ -99,7 +99,6 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
     points = _read_points(arguments)
     if arguments.trajectory:
         check_trajectory(arguments.trajectory)
-        arguments.stop = arguments.stop or "converged"  # a trajectory ends where the points do
     options = ("alpha", "max_layers", "stop", "tolerance", "tie_tolerance", "trajectory_every")
     parameters = {name: value for name in options if (value := getattr(arguments, name)) is not None}
     if arguments.A:
@@ -135,11 +134,11 @@ def run_control(arguments: argparse.Namespace) -> int:
     leaders = _parse_indices(arguments.leaders)
     with Progress() as progress, open_api(arguments, progress) as hardmax:
         result = hardmax.control(points, leaders=leaders)
+        show(result.document, arguments.json, describe_control)
         if arguments.plot and result.feasible:
             before = hardmax.dynamics(points, alpha=arguments.alpha, include=PLOT_PARTS)
             after = hardmax.dynamics(points, alpha=arguments.alpha, A=result.A, include=PLOT_PARTS)
             plot_control(before, after, leaders, arguments.plot)
-    show(result.document, arguments.json, describe_control)
     return 0 if result.feasible else NOT_FOUND
 
 

@@ -75,7 +75,8 @@ def describe_dynamics(result: Document) -> Iterator[str]:
         "converged": f"converged after {result['layers']} layers, without a certificate",
         "max_layers": f"still moving after {result['layers']} layers",
     }.get(result["status"], result["status"])
-    yield f"{result['n']} points in dimension {result['d']}, alpha {result['alpha']:g}: {end}"
+    points = pluralize(result["n"], "point")
+    yield f"{points} in dimension {result['d']}, alpha {result['alpha']:g}: {end}"
     yield f"{pluralize(len(result['leaders']), 'leader')}, {pluralize(len(result['clusters']), 'cluster')}"
     rows = [("cluster", "kind", "size", "leaders", "limit")]
     for cluster in sorted(result["clusters"], key=lambda c: -int(c["size"]))[:SHOWN_CLUSTERS_OF_CLOUD]:
@@ -144,7 +145,7 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
         yield "no models here"
         return
     names = [str(card["name"]) for card in cards]
-    rows = [("model", "kind", "", "date", "rows", "right", "description")]
+    rows = [("model", "kind", "", "date", "rows", "accuracy", "description")]
     for card in cards:
         base_name = str(card["name"]).rpartition("@")[0]
         is_newest = base_name and newest_version(base_name, names) == card["name"]

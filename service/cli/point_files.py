@@ -66,7 +66,7 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
     if array.dtype.kind not in "fiu":
         raise InvalidInput(f"{path} holds {array.dtype}, not numbers", param="FILE")
     points = np.asarray(array, dtype=np.float64)
-    if array.dtype != points.dtype and not (points.astype(array.dtype) == array).all():
+    if array.dtype != points.dtype and not np.array_equal(points.astype(array.dtype), array, equal_nan=True):
         raise InvalidInput(f"{path} has numbers with more digits than double precision holds", param="FILE")
     return points
 

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from server import Server
 
-from hardmax import Answer, Client, Unauthorized
+from hardmax import Answer, Client, HardmaxError, Unauthorized
 from hardmax.formatting import CLUSTER_COLORS
+from service.cli import clouds
 from service.cli.classify import actors_of
 from service.cli.main import build_parser, main
 from service.cli.output import (
@@ -182,7 +183,7 @@ def test_cli_names_the_flag_of_a_key_that_the_server_needs(
 
 def test_cli_shows_a_status_of_a_later_version() -> None:
     result = {"n": 1, "d": 2, "alpha": 1.0, "status": "periodic", "leaders": [], "clusters": []}
-    assert next(describe_dynamics({**result, "layers": 3})) == "1 points in dimension 2, alpha 1: periodic"
+    assert next(describe_dynamics({**result, "layers": 3})) == "1 point in dimension 2, alpha 1: periodic"
 
 
 def test_cli_every_command_and_flag_has_a_help_text() -> None:
@@ -205,6 +206,18 @@ def test_cli_plot_has_a_hue_for_each_cluster(cloud: Path, tmp_path: Path, hardma
     assert "wanted leader" in picture.read_text()
     hardmax("dynamics", cloud, "--plot", picture.with_suffix(".png"))
     assert picture.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_cli_control_shows_its_answer_before_it_draws(
+    cloud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise HardmaxError("the disk is full")
+
+    monkeypatch.setattr(clouds, "plot_control", fail)
+    assert main(["control", str(cloud), "--leaders", "0,2", "--plot", str(tmp_path / "a.svg")]) == 2
+    output = capsys.readouterr()
+    assert (output.out != "", output.err) == (True, "hardmax: the disk is full\n")
 
 
 def test_cli_control_says_that_nothing_could_be_proved() -> None:
@@ -356,7 +369,7 @@ def test_cli_without_onnxruntime_says_what_is_missing(monkeypatch: pytest.Monkey
         ("dynamics examples/cloud.csv --trajectory a.txt", "hardmax: a.txt: --trajectory writes .npy, .csv"),
         ("dynamics none.csv", "hardmax: none.csv cannot be read: No such file or directory"),
         ("control none.csv --leaders x", "hardmax: none.csv cannot be read"),
-        ("classify good --server ''", "hardmax: '' is no address of a server"),
+        ("classify good --server ''", "hardmax: '' is not the address of a server"),
         ("models --server http://127.0.0.1:1", "hardmax: no answer from http://127.0.0.1:1: "),
     ],
 )

@@ -83,6 +83,11 @@ def test_read_cloud_refuses_by_name(
     assert message in exc_info.value.message
 
 
+def test_read_cloud_leaves_numbers_that_are_not_finite_to_the_next_check(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([[np.nan, 1.0]], np.float32))
+    assert np.isnan(read_cloud(str(tmp_path / "a.npy"))[0, 0])
+
+
 def test_read_sequences_reads_lines_with_and_without_labels(tmp_path: Path) -> None:
     (tmp_path / "s").write_text('[[1, 2], [3, 4]]\n\n{"sequence": [[5, 6]], "label": "a"}\n')
     sequences, labels = read_sequences(str(tmp_path / "s"))
