@@ -10,6 +10,11 @@ WIDTH = 120
 IN_THE_IMAGE = ("host", "port", "provider")
 FROM_COMPOSE = {"models_dir": "MODELS", "api_keys_file": "KEYS"}
 IMAGE_DEFAULTS = {"log_format": "json"}
+# compose always sets this one, to the names that containers use
+COMPOSE_MEANINGS = {
+    "allowed_hosts": "Host names that callers use besides those of this machine, separated by commas; "
+    '"*" allows any'
+}
 
 HEAD = """\
 # Copy to .env and change what you need; every variable may be left out. `docker compose` reads .env.
@@ -19,7 +24,8 @@ HEAD = """\
 COMPOSE = """\
 # ---- compose
 
-# Where the edge is published, in front of the service. 0.0.0.0:8000 opens it to the network: set keys first.
+# Where the edge is published, in front of the service. 0.0.0.0:8000 opens it to the network: set KEYS and
+# HARDMAX_ALLOWED_HOSTS first.
 #PUBLISH=127.0.0.1:8000
 # Where the edge is published with TLS, in the profile tls.
 #PUBLISH_TLS=127.0.0.1:8443
@@ -70,7 +76,8 @@ def env_example() -> str:
     blocks = [HEAD, "# ---- the service\n"]
     for name in Settings.model_fields:
         if name not in IN_THE_IMAGE and name not in FROM_COMPOSE:
-            comment = fill(f"{sentence(name)}.", WIDTH - 2, initial_indent="# ", subsequent_indent="# ")
+            meaning = COMPOSE_MEANINGS.get(name) or sentence(name)
+            comment = fill(f"{meaning}.", WIDTH - 2, initial_indent="# ", subsequent_indent="# ")
             value = IMAGE_DEFAULTS.get(name, default_of(name))
             blocks.append(f"{comment}\n#{PREFIX}{name.upper()}={value}")
     fixed = ", ".join(f"{PREFIX}{name.upper()}" for name in IN_THE_IMAGE)
