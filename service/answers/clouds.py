@@ -26,6 +26,11 @@ ARRAYS = ("assignment", "limits")
 SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 
 
+def size_limits(settings: Settings) -> dict[str, int]:
+    """Return the largest numbers of rows and columns of an array of points."""
+    return {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
+
+
 def read_options(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:
     """Return the checked options of a run; the default of `max_layers` is at most the operator's limit."""
     wire = validate(document, DynamicsParameters, strict=strict)
@@ -33,8 +38,7 @@ def read_options(document: dict[str, Any], settings: Settings, *, strict: bool |
     parts = frozenset(wire.include)
     fields["include"] = parts | {"trajectory"} if "softmax" in parts else parts
     if wire.A is not None:
-        limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
-        fields["A"] = as_array(wire.A, "A", **limits)
+        fields["A"] = as_array(wire.A, "A", **size_limits(settings))
     if "stop" not in wire.model_fields_set and "trajectory" in fields["include"]:
         fields["stop"] = "converged"  # a certificate may come long before points stop moving
     if "max_layers" not in wire.model_fields_set:
@@ -44,8 +48,7 @@ def read_options(document: dict[str, Any], settings: Settings, *, strict: bool |
 
 def read_dynamics(content: Raw, settings: Settings) -> tuple[Floats, Parameters]:
     """Read a cloud and the parameters of its run from a JSON body."""
-    limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
-    points, document = read_rows(content, "points", **limits)
+    points, document = read_rows(content, "points", **size_limits(settings))
     return points, read_options(document, settings)
 
 

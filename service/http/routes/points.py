@@ -27,6 +27,7 @@ from service.answers.clouds import (
     answer_sequences,
     read_dynamics,
     read_options,
+    size_limits,
 )
 from service.answers.writing import MAX_RESPONSE_BYTES, write
 from service.cloud.dynamics import Dynamics, Parameters, Progress
@@ -128,16 +129,12 @@ async def dynamics(
     return reply(await work(), answer_type)
 
 
-def _limits(settings: Settings) -> dict[str, int]:
-    return {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
-
-
 def _read_npy(
     content: bytearray, query: bytes, model: Dynamics, settings: Settings
 ) -> tuple[Floats, Parameters]:
     parameters = read_options(_from_query(query), settings, strict=False)
     check = partial(model.check_size, parameters=parameters)
-    return read_npy(content, "points", **_limits(settings), check=check), parameters
+    return read_npy(content, "points", **size_limits(settings), check=check), parameters
 
 
 class LineStream(StreamingResponse):
@@ -236,7 +233,7 @@ async def classify_sequences(
     body: BodyDep, service: ServiceDep, request_id: RequestId, size: SizeDep
 ) -> Response:
     """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
-    limits = {"max_arrays": service.settings.max_client_batch_size, **_limits(service.settings)}
+    limits = {"max_arrays": service.settings.max_client_batch_size, **size_limits(service.settings)}
     sequences, document = await parse_body(
         service.compute.run, read_arrays, body.content, "sequences", **limits
     )
@@ -264,7 +261,7 @@ async def control(body: BodyDep, service: ServiceDep, request_id: RequestId, siz
     settings = service.settings
     end_s = time.monotonic() + CONTROL_TIME_SHARE * settings.request_timeout_s
     points, constraints = await parse_body(
-        service.compute.run, read_rows, body.content, "points", **_limits(settings)
+        service.compute.run, read_rows, body.content, "points", **size_limits(settings)
     )
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     arguments = points, constraints, model, settings, end_s, request_id
