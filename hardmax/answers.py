@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import ConfigDict, Field
 
 from hardmax import notebook
-from hardmax.dataframe import MIN_CONTRIBUTION, RESULT_COLUMNS, as_frame
+from hardmax.dataframe import MIN_CONTRIBUTION, RESULT_COLUMNS, add_columns, as_frame
 from hardmax.errors import HardmaxError, UnexpectedAnswer
 from hardmax.formatting import format_signed, pluralize, printable, shorten
 from hardmax.models.clouds import DynamicsResult
@@ -168,13 +168,13 @@ class Answers(list[Answer]):
     Args:
         model: The name of the model.
         offset_unit: The unit of character offsets.
-        index: The index of the pandas Series that the texts came from.
+        series: The pandas Series that the texts came from.
     """
 
-    def __init__(self, model: str = "", offset_unit: OffsetUnit = "codepoints", index: Any = None) -> None:
+    def __init__(self, model: str = "", offset_unit: OffsetUnit = "codepoints", series: Any = None) -> None:
         super().__init__()
         self._offset_unit = offset_unit
-        self._index = index
+        self._series = series
         self.id = uuid4().hex
         self.model = model
 
@@ -188,7 +188,7 @@ class Answers(list[Answer]):
         """Return an answer; of a slice `Answers`."""
         if not isinstance(key, slice):
             return super().__getitem__(key)
-        part = Answers(self.model, self._offset_unit, None if self._index is None else self._index[key])
+        part = Answers(self.model, self._offset_unit, None if self._series is None else self._series.iloc[key])
         part.extend(super().__getitem__(key))
         return part
 
@@ -212,12 +212,10 @@ class Answers(list[Answer]):
             self.append(Answer.of(entry, text, len(self), self.model, self._offset_unit))
 
     def to_frame(self, *, text: bool | None = None) -> Any:
-        """Return a pandas DataFrame with a row for each text.
+        """Return a pandas DataFrame with a row for each text; `add_to` adds its columns to your own table.
 
         It has the columns `label`, `score`, `abstain_reason`, `truncated`, `leaders`, `hardmax_error` and
-        `p(label)` for each label. Answers to a pandas Series keep its index: if that is unique,
-        `frame.join(answers.to_frame())` puts each answer next to its text. If the frame has columns of the
-        same names, say `lsuffix` or `rsuffix`.
+        `p(label)` for each label. Answers to a pandas Series keep its index.
 
         Args:
             text: Add the texts as a column; by default unless they came from a Series.
@@ -225,12 +223,34 @@ class Answers(list[Answer]):
         Raises:
             ImportError: pandas is not installed.
         """
-        has_index = self._index is not None and len(self._index) == len(self)
-        with_text = not has_index if text is None else text
+        series = self._own_series
+        with_text = series is None if text is None else text
         rows = [({"text": answer.text} if with_text else {}) | answer.row for answer in self]
         columns = [*(["text"] if with_text else []), *RESULT_COLUMNS]
-        index = self._index if has_index else None
-        return as_frame(rows, [answer.probs for answer in self], columns, index)
+        return as_frame(rows, [answer.probs for answer in self], columns, getattr(series, "index", None))
+
+    def add_to(self, frame: Any, prefix: str = "hardmax_") -> Any:
+        """Return a copy of a pandas DataFrame or Series with each answer next to its text.
+
+        The new columns are those of `to_frame` with a prefix: `hardmax_label`, `hardmax_score`,
+        `hardmax_p(positive)`, .. Columns of the same names are replaced, so that a second call is right too.
+        Any index is kept, also one with repeated values. If the table was sorted or filtered after its texts
+        were classified, rows are matched by the index, and their texts are compared.
+
+        Args:
+            frame: The table whose column was classified.
+            prefix: The beginning of the new names.
+
+        Raises:
+            ImportError: pandas is not installed.
+            InvalidInput: The table has other rows or texts than the answers.
+        """
+        return add_columns(frame, self.to_frame(text=False), self._own_series, prefix)
+
+    @property
+    def _own_series(self) -> Any:
+        """The Series of the texts, if it has a value for each answer."""
+        return self._series if self._series is not None and len(self._series) == len(self) else None
 
     @property
     def abstained(self) -> int:

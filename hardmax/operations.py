@@ -78,7 +78,7 @@ async def classify(
     texts_list = _as_list(texts)
     if options["flip"] or options["sufficient"]:
         batch_size = min(batch_size, SEARCHED_TEXTS_PER_REQUEST)
-    answers = Answers(offset_unit=options["offset_unit"], index=_series_index(texts))
+    answers = Answers(offset_unit=options["offset_unit"], series=texts if hasattr(texts, "iloc") else None)
     with Progress(enabled=progress) as progress_line:
         for batch in _batches(texts_list, batch_size):
             await _classify_batch(send, batch, answers, body, keep)
@@ -162,12 +162,6 @@ def _as_list(texts: Any) -> list[Any]:
         kind = type(texts).__name__
         raise InvalidInput(f"expected a text or many, not {kind}; of a table give one column", param="input")
     return texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)  # a column of pyarrow
-
-
-def _series_index(texts: Any) -> Any:
-    """Return the index of a pandas Series, None for any other iterable."""
-    index = getattr(texts, "index", None)
-    return None if callable(index) else index
 
 
 def _batches(texts: list[Any], size: int) -> Iterator[list[Any]]:
