@@ -23,7 +23,7 @@ class AsyncClient(AsyncApi):
         url: The address of the server.
         api_key: The API key, if the server needs one.
         timeout_s: Seconds for one request, with its retries, however slowly the server sends.
-        retries: Further attempts after a 429 or 503 response.
+        retries: Further attempts after a 429 or 503 response, unless the request itself was its cause.
         transport: An httpx transport, for proxies and tests.
     """
 
@@ -52,11 +52,12 @@ class AsyncClient(AsyncApi):
         http_request = self._protocol.build_request(request)
         deadline = self._protocol.deadline()
         for attempt in itertools.count():
+            start_s = time.monotonic()
             with self._protocol.translate_errors():
                 async with asyncio.timeout(self._protocol.remaining_s(deadline)):
                     response = await self._connect(http_request)
                     content = await self._read(response, deadline)
-            pause_s = self._protocol.pause_s(response, attempt, deadline)
+            pause_s = self._protocol.pause_s(response, attempt, start_s, deadline)
             if pause_s is None:
                 break
             await asyncio.sleep(pause_s)

@@ -30,6 +30,8 @@ from hardmax.operations import ApiRequest
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 RETRIED_STATUSES = (429, 503)
+# A busy server refuses at once. One that has worked for longer was kept busy by the request: not sent again.
+PROMPT_REFUSAL_S = 5.0
 MAX_TIMEOUT_S = 86_400.0
 MAX_PAUSE_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
@@ -105,13 +107,17 @@ class HttpProtocol:
                 content = {"content": encode_json({"points": request.points.tolist(), **request.body})}
         return httpx.Request(method, self._base_url.join(request.path), headers=headers, **content)
 
-    def pause_s(self, response: httpx.Response, attempt: int, deadline: float) -> float | None:
+    def pause_s(
+        self, response: httpx.Response, attempt: int, start_s: float, deadline: float
+    ) -> float | None:
         """Return the seconds to wait before the next attempt, or None if the response is final.
 
         It is the pause that the server requests, or else a doubling one, with jitter. A response is also
-        final if the next attempt would start after the deadline.
+        final if it came late, or if the next attempt would start after the deadline.
         """
         if response.status_code not in RETRIED_STATUSES or attempt == self._retries:
+            return None
+        if time.monotonic() - start_s > PROMPT_REFUSAL_S:
             return None
         requested = parse_retry_after(response)
         pause_s = 0.1 * 2**attempt if requested is None else requested

@@ -687,21 +687,6 @@ def test_client_error_has_no_control_characters() -> None:
 # ---------------------------------------- tables
 
 
-def test_frame_of_a_series_keeps_its_index() -> None:
-    frame = pandas.DataFrame({"text": ["bad", "good", "worst", "a"]}, index=[10, 3, 7, 1])
-    with client() as hardmax:
-        joined = frame.join(hardmax.classify(frame["text"], batch_size=3).to_frame())
-        frames = [
-            hardmax.classify(frame["text"]).to_frame(text=True),
-            hardmax.classify(list(frame["text"])).to_frame(),
-        ]
-    assert joined.index.tolist() == [10, 3, 7, 1]
-    assert joined["text"].tolist() == frame["text"].tolist()
-    assert joined["label"].tolist() == ["positive"] * 4
-    assert [frame.index.tolist() for frame in frames] == [[10, 3, 7, 1], [0, 1, 2, 3]]
-    assert frames[0]["text"].tolist() == frames[1]["text"].tolist() == frame["text"].tolist()
-
-
 def test_frame_of_no_answers_has_all_columns() -> None:
     with client() as hardmax:
         answers = hardmax.classify([])
@@ -856,6 +841,14 @@ def test_stream_waits_no_longer_than_its_timeout_for_an_error_that_drips(drippin
     ):
         list(hardmax.stream_dynamics([[1.0]]))
     assert time.monotonic() - started < 5.0
+
+
+def test_client_does_not_repeat_a_request_that_kept_the_server_busy() -> None:
+    protocol, now = transport.HttpProtocol("http://test", None, timeout_s=75.0, retries=3), time.monotonic()
+    for status in (429, 503):
+        busy = httpx.Response(status, headers={"retry-after": "0"})
+        assert protocol.pause_s(busy, 0, start_s=now, deadline=now + 60) == 0.0
+        assert protocol.pause_s(busy, 0, start_s=now - 10, deadline=now + 60) is None
 
 
 def test_client_does_not_wait_for_a_retry_that_comes_after_its_timeout() -> None:
