@@ -188,7 +188,8 @@ class Answers(list[Answer]):
         """Return an answer; of a slice `Answers`."""
         if not isinstance(key, slice):
             return super().__getitem__(key)
-        part = Answers(self.model, self._offset_unit, None if self._series is None else self._series.iloc[key])
+        series = None if self._series is None else self._series.iloc[key]
+        part = Answers(self.model, self._offset_unit, series)
         part.extend(super().__getitem__(key))
         return part
 
