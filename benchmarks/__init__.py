@@ -1,4 +1,4 @@
-"""Benchmarks: each program writes results/NAME.json, and report.py renders them as docs/benchmarks.md.
+"""Benchmarks: each program writes results/NAME.json, rendered by report.py.
 
 Run them from the root as modules, `python -m benchmarks.clouds`: scripts would import http.py instead of the
 standard library's `http`.

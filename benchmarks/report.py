@@ -1,4 +1,4 @@
-"""`python -m benchmarks.report`: write docs/benchmarks.md from results/*.json. Nothing is measured here.
+"""`python -m benchmarks.report`: results/*.json as docs/reference/benchmarks.md. Nothing is measured here.
 
 The first section lists every case in which a peer is better, and every missed target.
 """
@@ -149,6 +149,6 @@ def read_results(folder: Path = RESULTS) -> list[Document]:
 
 
 if __name__ == "__main__":
-    path = ROOT / "docs/benchmarks.md"
+    path = ROOT / "docs/reference/benchmarks.md"
     path.write_text(render_page(read_results()))
     print(path)

@@ -1,4 +1,4 @@
-"""CPU time of a text or cloud, and memory of the service, for docs/operations.md and docs/scale.md.
+"""CPU time of a text or cloud, and memory of the service, for docs/operate.
 
     python -m benchmarks.sizing
 

@@ -1,4 +1,4 @@
-"""Write the table of docs/bounds.md from the OpenAPI document: `python docs/bounds.py`."""
+"""Write the table of docs/reference/bounds.md from the OpenAPI document: `python docs/bounds.py`."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs/openapi.json"
-PAGE = ROOT / "docs/bounds.md"
+PAGE = ROOT / "docs/reference/bounds.md"
 BEGIN, END = "<!-- bounds: written by docs/bounds.py -->\n", "<!-- end of bounds -->\n"
 
 Schema = dict[str, Any]

@@ -36,8 +36,15 @@ napoleon_numpy_docstring = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"hardmax {version}"
+templates_path = ["_templates"]
 html_static_path: list[str] = []
 html_copy_source = False
 html_show_copyright = False
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_nav_level": 2}
+html_sidebars = {"**": ["navigation"]}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "navbar_center": [],  # the side bar has the sections and their pages
+    "templates_skip_empty_check": ["navigation.html"],
+}
 copybutton_prompt_text = "$ "

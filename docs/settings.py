@@ -1,4 +1,4 @@
-"""Write `.env.example` and `docs/settings.md` from the settings of the service: `python docs/settings.py`."""
+"""Write `.env.example` and `docs/reference/settings.md` from the settings: `python docs/settings.py`."""
 
 from pathlib import Path
 from textwrap import fill
@@ -50,7 +50,7 @@ PAGE = """\
 # Settings
 
 Each setting is a flag of `hardmax serve` and an environment variable; the flag wins. An unknown variable or a
-bad value stops the start with one line that names it. [Deploy and operate](operations.md#settings)
+bad value stops the start with one line that names it. [Deploy and operate](../operate/operations.md#settings)
 says when to change one.
 
 | flag | variable | default | meaning |
@@ -98,4 +98,4 @@ def page() -> str:
 
 if __name__ == "__main__":
     (ROOT / ".env.example").write_text(env_example())
-    (ROOT / "docs/settings.md").write_text(page())
+    (ROOT / "docs/reference/settings.md").write_text(page())

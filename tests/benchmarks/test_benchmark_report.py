@@ -69,4 +69,4 @@ def test_report_names_the_command_of_every_chapter(tmp_path: Path) -> None:
 
 
 def test_committed_page_agrees_with_the_committed_results() -> None:
-    assert (ROOT / "docs/benchmarks.md").read_text() == render_page(read_results())
+    assert (ROOT / "docs/reference/benchmarks.md").read_text() == render_page(read_results())

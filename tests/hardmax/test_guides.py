@@ -10,12 +10,15 @@ import pytest
 from paths import ROOT
 from server import Server, serving
 
-GUIDES = ("python-client", "clouds", "pandas", "shap-export", "scikit-learn", "notebooks")
+GUIDES = (
+    "guides/python-client", "guides/clouds", "guides/pandas", "guides/shap-export", "guides/scikit-learn",
+    "start/notebooks",
+)  # fmt: skip
 PROGRAM = re.compile(r"^```python\n(.+?)^```", re.MULTILINE | re.DOTALL)
 
 
 def programs(guide: str) -> list[str]:
-    return PROGRAM.findall((ROOT / "docs" / f"{guide}.md").read_text())
+    return PROGRAM.findall((ROOT / f"docs/{guide}.md").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +39,13 @@ def test_guide_program_runs(
     names: dict[str, Any] = {}
     exec(compile(program, f"{guide}.md", "exec"), names)
     output = capsys.readouterr().out
-    if guide == "pandas":
+    if guide == "guides/pandas":
         assert names["labelled"].index.tolist() == [10, 3, 7]
         assert names["labelled"]["label"].isna().tolist() == [False, False, True]
-    elif guide == "shap-export" and "print" in program:
+    elif guide == "guides/shap-export" and "print" in program:
         total, logit = map(float, output.split())
         assert total == pytest.approx(logit, abs=1e-4)
-    elif guide == "clouds":
+    elif guide == "guides/clouds":
         assert re.search("certified|converged", output)
-    elif guide == "python-client":
+    elif guide == "guides/python-client":
         assert re.search("positive|negative|neutral", output)

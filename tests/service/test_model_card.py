@@ -6,7 +6,12 @@ from paths import ROOT
 
 from hardmax import Local
 
-CARD = (ROOT / "docs/model.md").read_text().partition("## Single sentences")[2].partition("## Limitations")[0]
+CARD = (
+    (ROOT / "docs/reference/model.md")
+    .read_text()
+    .partition("## Single sentences")[2]
+    .partition("## Limitations")[0]
+)
 ROW = re.compile(r"\| (.+?) \| (\w+) (\.\d\d)(, abstains)? \| (\S+) ([+-]\d\.\d\d) \| (.*?) ?\|")
 
 
@@ -36,7 +41,7 @@ def test_long_review_of_the_model_card_is_led_by_one_strong_word(pretrained: Loc
 
 def test_implicit_sentiment_is_classified_as_listed(pretrained: Local) -> None:
     """The page lists all sentences of the measurement, with their answers and the right counts."""
-    page = (ROOT / "docs/implicit-sentiment.md").read_text()
+    page = (ROOT / "docs/concepts/implicit-sentiment.md").read_text()
     cells = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
     measured = (ROOT / "model_export/measure/implicit_sentiment.tsv").read_text().splitlines()[1:]
     assert sorted(row[:2] for row in cells) == sorted(line.split("\t")[:2] for line in measured)

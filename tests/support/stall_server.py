@@ -26,8 +26,8 @@ from service.server import serve
 from service.settings import Settings, load_settings
 
 TICK_S = 0.001
-MAX_STALL_S = 0.05  # docs/verification.md
-MAX_PARSE_STALL_S = 0.25  # docs/verification.md: the one step that parses a JSON body
+MAX_STALL_S = 0.05  # docs/concepts/verification.md
+MAX_PARSE_STALL_S = 0.25  # docs/concepts/verification.md: the one step that parses a JSON body
 TARGET_STALL_S = 0.025  # half of MAX_STALL_S: handling a whole document at once takes that long
 MAX_TICKS = 2  # ticks between the end of a step and its profile event, when the lock is free
 

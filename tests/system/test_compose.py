@@ -41,7 +41,9 @@ def seconds(duration: str) -> float:
     return float(duration.removesuffix("s"))
 
 
-@pytest.mark.parametrize(("path", "write"), [(".env.example", env_example), ("docs/settings.md", page)])
+@pytest.mark.parametrize(
+    ("path", "write"), [(".env.example", env_example), ("docs/reference/settings.md", page)]
+)
 def test_generated_documents_of_settings_are_up_to_date(path: str, write: Callable[[], str]) -> None:
     assert (ROOT / path).read_text() == write(), "run: python docs/settings.py"
 

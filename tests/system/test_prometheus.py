@@ -23,7 +23,7 @@ FOLDER = ROOT / "docker/prometheus"
 ALERTS = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
 DASHBOARD = json.loads((ROOT / "docker/grafana/dashboards/hardmax.json").read_text())
-RUNBOOK = (ROOT / "docs/operations.md").read_text()
+RUNBOOK = (ROOT / "docs/operate/operations.md").read_text()
 
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,
@@ -62,7 +62,7 @@ def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
 def test_every_alert_has_a_runbook() -> None:
     for rule in RULES:
         if "alert" in rule:
-            assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+            assert rule["annotations"]["runbook"] == f"docs/operate/operations.md#{rule['alert'].lower()}"
             assert f"\n### {rule['alert']}\n" in RUNBOOK
 
 

@@ -17,11 +17,11 @@ README = (ROOT / "README.md").read_text()
 # Documents whose commands and programs are run, in order, each with its own server.
 EXECUTED_DOCUMENTS = [
     "README.md",
-    "docs/tutorial.md",
-    "docs/abstain.md",
-    "docs/counterfactuals.md",
-    "docs/clouds.md",
-    "docs/migrate.md",
+    "docs/start/tutorial.md",
+    "docs/guides/abstain.md",
+    "docs/guides/counterfactuals.md",
+    "docs/guides/clouds.md",
+    "docs/guides/migrate.md",
 ]
 ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):8000")
 FILE = re.compile(r"`([\w./-]+\.(?:csv|ipynb|js|json|jsonl|lock|md|npy|py|sh|toml|tsv|txt|yaml))`")
@@ -166,13 +166,15 @@ def test_readme_names_only_what_exists() -> None:
 
 
 def test_documents_are_in_the_table_of_contents() -> None:
-    docs = ROOT / "docs"
-    index = (docs / "index.md").read_text()
+    pages = set((ROOT / "docs").rglob("*.md"))
     listed = {
-        name for block in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL) for name in block.split()
+        page.parent / f"{name}.md"
+        for page in pages
+        for block in re.findall(r"```{toctree}\n:hidden:\n(.*?)```", page.read_text(), re.DOTALL)
+        for name in block.split()
     }
-    pages = {path.relative_to(docs).with_suffix("").as_posix() for path in docs.rglob("*.md")}
-    assert pages - listed == {"index"}
+    assert pages - listed == {ROOT / "docs/index.md"}
+    assert listed - pages == set()
 
 
 def heading_anchors(page: Path) -> set[str]:
@@ -193,10 +195,10 @@ def test_files_and_links_in_documents_exist() -> None:
 
 
 def test_sections_of_the_theory_that_code_cites_exist() -> None:
-    sections = set(re.findall(r"^## (\d+)\.", (ROOT / "docs/theory.md").read_text(), re.MULTILINE))
+    sections = set(re.findall(r"^## (\d+)\.", (ROOT / "docs/concepts/theory.md").read_text(), re.MULTILINE))
     for path in (path for folder in DIRS for path in (ROOT / folder).rglob("*.py")):
-        named = set(re.findall(r"docs/theory\.md, (?:section )?(\d+)", path.read_text()))
-        assert named <= sections, f"{path} names sections {named - sections} of docs/theory.md"
+        named = set(re.findall(r"theory\.md, (?:section )?(\d+)", path.read_text()))
+        assert named <= sections, f"{path} names sections {named - sections} of docs/concepts/theory.md"
 
 
 def first_cells(page: str, section: str) -> list[str]:
@@ -209,9 +211,16 @@ def first_cells(page: str, section: str) -> list[str]:
 
 @pytest.mark.parametrize(("section", "tests"), [("Access", "Access"), ("What a caller may try", "Attempts")])
 def test_claims_about_security_name_their_tests(section: str, tests: str) -> None:
-    untested = set(first_cells("SECURITY.md", section)) - set(first_cells("docs/verification.md", tests))
+    untested = set(first_cells("SECURITY.md", section)) - set(
+        first_cells("docs/concepts/verification.md", tests)
+    )
     assert untested <= {"anyone who sets the environment or flags"}  # the operator, who may do everything
-    page = (ROOT / "docs/verification.md").read_text().partition("## Security")[2].partition("## Faults")[0]
+    page = (
+        (ROOT / "docs/concepts/verification.md")
+        .read_text()
+        .partition("## Security")[2]
+        .partition("## Faults")[0]
+    )
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| -")]
     without_test = [row for row in rows if not re.search(r"`test_\w+` \|$", row)]
     assert all(row.endswith("| test |") for row in without_test), "only the headers of tables"

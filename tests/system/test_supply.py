@@ -92,7 +92,7 @@ def test_image_and_manifests_have_the_version_of_the_package() -> None:
     assert [image["newTag"] for image in kustomization["images"]] == [version]
     runtime = yaml.safe_load((ROOT / "deploy/kserve/runtime.yaml").read_text())
     assert [container["image"] for container in runtime["spec"]["containers"]] == [f"hardmax:{version}"]
-    operations = (ROOT / "docs/operations.md").read_text()
+    operations = (ROOT / "docs/operate/operations.md").read_text()
     assert set(re.findall(r"REGISTRY/hardmax:(\d[\d.]*\d)", operations)) == {version}
     releases = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert releases[0] == version
@@ -123,7 +123,9 @@ def test_base_images_and_actions_are_pinned_by_digest() -> None:
 
 
 def test_licences_of_the_service_are_listed() -> None:
-    rows = re.findall(r"^\| (\S+) +\| (\S+) +\| (.+?) +\|$", (ROOT / "docs/licences.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| (\S+) +\| (\S+) +\| (.+?) +\|$", (ROOT / "docs/operate/licences.md").read_text(), re.M
+    )
     listed = {canonicalize_name(name): version for name, version, _ in rows if name != "Name"}
     assert listed.items() <= read_pins((ROOT / "requirements.lock").read_text()).items()
     assert names(PROJECT["dependencies"]) - listed.keys() == set()

@@ -1,4 +1,4 @@
-"""Every text, list and object of a request has a bound, and docs/bounds.md lists them all."""
+"""Every text, list and object of a request has a bound, and docs/reference/bounds.md lists them all."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ def tensor(**changes: Any) -> dict[str, Any]:
 
 
 def test_page_lists_the_bounds_of_the_schema() -> None:
-    text = (ROOT / "docs/bounds.md").read_text()
+    text = (ROOT / "docs/reference/bounds.md").read_text()
     assert text == bounds.page(text, DOCUMENT), "run: python docs/bounds.py"
 
 
