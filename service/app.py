@@ -23,7 +23,7 @@ from service.http.dependencies import REQUIRE_API_KEY
 from service.http.errors import handle_error
 from service.http.examples import restore_nulls
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
-from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
+from service.http.routes import classify, huggingface, open_inference, operations, page, points
 from service.loaders import Loaders
 from service.runtime.registry import with_default_model
 from service.schemas.protocols import InferRequest
@@ -36,11 +36,11 @@ COMPRESSION_LEVEL = 4
 TAGS = [
     {"name": "inference", "description": "Classification of texts, point clouds, control and sequences."},
     {"name": "operations", "description": "Health, readiness, metrics, limits and model cards."},
-    {"name": "other clients", "description": "The protocols of Hugging Face, vLLM, OpenAI and Triton."},
+    {"name": "other clients", "description": "The protocols of Hugging Face and Triton."},
     {"name": "v2", "description": "The Open Inference Protocol, as KServe and Triton have it."},
 ]
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
-ROUTERS = (classify, points, operations, huggingface, vllm, open_inference, page)
+ROUTERS = (classify, points, operations, huggingface, open_inference, page)
 BODIES = (
     ClassifyRequest,
     ControlRequest,
@@ -49,7 +49,6 @@ BODIES = (
     InferRequest,
     huggingface.PredictRequest,
     SequencesRequest,
-    vllm.VllmRequest,
 )
 
 

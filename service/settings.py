@@ -51,7 +51,7 @@ class Settings(BaseModel):
     abstain_as_neutral: bool = setting(
         False,
         "answer `neutral` where the model abstains, in protocols that know only labels: /v2, inference "
-        "endpoints, text-embeddings-inference, vLLM",
+        "endpoints, text-embeddings-inference",
     )
     provider: Literal["auto", "cpu", "cuda"] = setting(
         "auto", "where models run; cuda: the start fails without a usable GPU; auto: falls back to the CPU"

@@ -143,24 +143,6 @@ SCORES = [
     {"label": "negative", "score": 0.0049816},
 ]
 ENDPOINT_INPUTS = {"inputs": "A superb film."}
-VLLM_CLASSIFY = {"input": "A superb film."}
-VLLM_CLASSIFIED = {
-    "id": f"classify-{ID}",
-    "object": "list",
-    "created": 1790000000,
-    "model": "sentiment",
-    "data": [
-        {
-            "index": 0,
-            "label": "positive",
-            "probs": [0.0049816, 0.0493387, 0.9456797],
-            "num_classes": 3,
-            "abstain_reason": None,
-            "leaders": LEADERS,
-        }
-    ],
-    "usage": {"prompt_tokens": 4, "total_tokens": 4, "completion_tokens": 0},
-}
 INFER = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["A superb film."]}]}
 INFERRED = {
     "model_name": "sentiment",

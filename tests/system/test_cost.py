@@ -27,7 +27,7 @@ from service.http.bodies import MAX_JSON_BYTES
 pytestmark = pytest.mark.alone
 
 DOCUMENT = json.loads((ROOT / "docs/openapi.json").read_text())
-ROUTES = ("/classify", "/dynamics", "/control", "/sequences/classify", "/", "/predict", "/v1/classify")
+ROUTES = ("/classify", "/dynamics", "/control", "/sequences/classify", "/", "/predict")
 BODY_BYTES = MAX_JSON_BYTES - 100_000  # for the numbers and texts of a request
 MAX_TEXTS, MAX_TEXT_CHARS = 1024, 200_000  # MAX_CLIENT_BATCH_SIZE, MAX_TEXT_CHARS
 MAX_WAIT_S = 1.0

@@ -53,7 +53,6 @@ def test_list_without_a_bound_is_called_unbounded() -> None:
         ("/control", {"points": POINTS, "assignment": dict.fromkeys(NAMES, 0)}, "assignment"),
         ("/", {"inputs": "a", "parameters": {"candidate_labels": ["a"] * 1_001}}, LABELS),
         ("/", {"inputs": "a", "parameters": {"candidate_labels": ["a" * 201]}}, f"{LABELS}[0]"),
-        ("/v1/classify", {"input": "a", "model": "a" * 201}, "model"),
     ],
 )  # fmt: skip
 def test_one_more_than_the_bound_is_refused_by_name(

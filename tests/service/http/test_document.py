@@ -71,9 +71,6 @@ def test_examples_are_answers_of_the_default_model(document: dict[str, Any], pre
     }
     assert documented["/classify"]["data"] == [answer]
     assert (documented["/predict"], documented["/"]) == (scores, [scores])
-    compatible = {"probs": list(answer["probs"].values()), "num_classes": 3}
-    shared = {name: answer[name] for name in ("index", "label", "abstain_reason", "leaders")}
-    assert documented["/v1/classify"]["data"] == [compatible | shared]
     outputs = documented["/v2/models/{name}/infer"]["outputs"]
     assert [output["data"] for output in outputs[:3]] == [[answer[output["name"]]] for output in outputs[:3]]
 

@@ -1,4 +1,4 @@
-"""Clients of other servers, unmodified: huggingface_hub, text-embeddings-inference and vLLM."""
+"""Clients of other servers, unmodified: huggingface_hub and text-embeddings-inference."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,6 @@ import httpx
 import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
-from refusals import refusal
 from server import Server, in_process
 
 
@@ -71,18 +70,6 @@ def test_header_of_many_abstentions_is_short_enough_for_proxies(models: Path) ->
     with in_process(models) as client:
         listed = client.post("/predict", json={"inputs": ["zzkq"] * 300}).headers["x-abstained"]
     assert listed.split(",") == [*map(str, range(256)), "..."]
-
-
-def test_clients_of_vllm_are_answered_in_its_shape(client: httpx.Client) -> None:
-    texts = ["superb", "awful"]
-    document = client.post("/v1/classify", json={"model": "tiny", "input": texts, "user": "me"}).json()
-    for index, (text, entry) in enumerate(zip(texts, document["data"], strict=True)):
-        answer = classify(client, text)
-        assert (entry["index"], entry["num_classes"]) == (index, 2)
-        assert (entry["label"], entry["leaders"]) == (answer["label"], answer["leaders"])
-        assert entry["probs"] == list(answer["probs"].values())
-    assert (document["object"], document["model"], document["usage"]["total_tokens"]) == ("list", "tiny", 2)
-    assert refusal(client.post("/v1/classify", json={"input": [" "]})) == (422, "invalid_input", "input[0]")
 
 
 def test_inference_client_sends_its_token(locked: Server) -> None:
