@@ -25,7 +25,7 @@ import torch
 from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import PRETRAINED, Record, Table
 from benchmarks.reviews import reviews
-from model_export.measure.verify import encoder_weights
+from model_export.encoder.graph import read_weights
 from service.cloud.dynamics import Dynamics, Parameters
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
@@ -100,7 +100,7 @@ def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], time
 @torch.inference_mode()
 def measure_chunks(table: Table, runtime: Runtime, timer: Timer, cases: Any = CHUNKS) -> None:
     bundle = read_bundle(PRETRAINED_FOLDER / PRETRAINED[0])
-    encoder, weights = Encoder.load(bundle, runtime), encoder_weights(bundle.model)
+    encoder, weights = Encoder.load(bundle, runtime), read_weights(bundle.model)
     half = torch.float16 if runtime.provider == "cuda" else torch.float32
     shapes = [weights[name].shape for name in weights if name.rpartition(".")[2] in PRODUCTS]
     products = [torch.randn(shape, device=runtime.provider) for shape in shapes]

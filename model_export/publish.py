@@ -23,10 +23,10 @@ from model_export.encoder.quantized import ZERO
 from model_export.head import graph as head_graph
 from model_export.head import ood
 from model_export.head import quantized as head_quantized
-from model_export.head.encoded import MAX_TEXT_CHARS, encode_texts
-from model_export.head.fitting import predict_logits
+from model_export.head.encoded import encode_texts
 from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
+from model_export.head.verification import check_head
 from model_export.measure.scores import (
     balanced_accuracy,
     fit_logit_scale,
@@ -51,7 +51,6 @@ OOD_TEXTS_PER_SET = 250  # in-distribution texts of a data set, for the OOD scor
 OOD_FALSE_POSITIVE_RATE = 0.005  # of these texts
 CHECKED_TEXTS = 200  # of these, for which torch and the graphs must agree
 CHECKED_TOKENS_PER_RUN = 3_000
-LOGIT_TOLERANCE = 1e-4  # the graphs round every contribution
 THRESHOLDS = np.arange(0.7, 3.0, 0.02).round(2)  # of three labels; below log 2 nothing would be neutral
 MAX_ACCURACY_LOSS = 0.005  # of the neutral threshold, compared with the best one
 
@@ -135,8 +134,8 @@ def write_head(
     def measure(served_head: Head, split: str) -> dict[str, LogitsAndTargets]:
         return {name: _measure(served, served_head, draw_rows(rows, split)) for name, rows in sets.items()}
 
-    _, served_head = load()
-    _check_logits(head, scales, served, served_head, _every(CHECKED_TEXTS, texts))
+    graph, served_head = load()
+    check_head(graph, head, encode_texts(served, _every(CHECKED_TEXTS, texts))[0], scales)
     validation = measure(served_head, "validation")
     factor = _fit_scale(validation)
     with torch.no_grad():
@@ -212,19 +211,6 @@ def _check_states(encoder: Encoder, served: ServedEncoder, texts: list[str]) -> 
     if not chunks or n_equal < len(chunks):
         problem = f"torch and the graph agree on the states of {n_equal} of {len(chunks)} chunks"
         raise BundleError(f"encoder: {problem}", param="model.onnx")
-
-
-def _check_logits(
-    head: LeaderHead, scales: OutputScales, served: ServedEncoder, served_head: Head, texts: list[str]
-) -> None:
-    """Raise BundleError if the graph of the head does not give the logits of torch."""
-    states, rows = encode_texts(served, texts)
-    logits = predict_logits(head, states, scales)[:, 0]
-    served_texts = [texts[i][:MAX_TEXT_CHARS] for i in rows.tolist()]
-    equal = np.isclose(logits, served_logits(served, served_head, served_texts), rtol=0, atol=LOGIT_TOLERANCE)
-    if not len(equal) or not equal.all():
-        problem = f"torch and the graphs agree on the logits of {equal.sum()} of {len(equal)} texts"
-        raise BundleError(f"sentiment is not written: {problem}", param="model.onnx")
 
 
 def _validation_texts(sets: Mapping[str, Rows]) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from model_export.attention.functions import GraphBuilder
 from model_export.encoder.functions import (
@@ -72,6 +73,17 @@ def to_onnx(weights: Weights, products: Products = "integer") -> onnx.ModelProto
     model = graph.to_model("encoder", inputs, outputs, _values(weights, layers), FUNCTIONS)
     onnx.checker.check_model(model)
     return model
+
+
+def read_weights(model: bytes) -> Weights:
+    """Return the weights from which `to_onnx` made a graph; graphs of 0.3 do not contain `limit`."""
+    graph = onnx.load_from_string(model).graph
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    null_keys = (stored["nobody"].astype(np.int16) - ZERO).astype(np.int8)
+    return {
+        "limit": np.float32(200), "clip": any(node.op_type == "ClippedNorm" for node in graph.node), **stored,
+        "positions": stored["of_place"], "null_keys": null_keys, "heads": stored["split_keys"][3],
+    }  # fmt: skip
 
 
 class _EncoderGraphBuilder(GraphBuilder):

@@ -1,4 +1,4 @@
-"""The quantized weights of an encoder, as its graph stores them, and its definition on them in numpy.
+"""The quantized weights of an encoder, as its graph stores them.
 
 `*_unit` is the value of one step of a product, in steps of its output. The residual stream is in units of the
 grid of the next normalization.
@@ -15,7 +15,6 @@ from torch import Tensor
 from model_export.encoder.layer import BIAS_CHANNELS, MAX_BIAS, Layer, Linear, Norm
 from model_export.encoder.model import Encoder
 from service.errors import InvalidInput
-from service.text.tokenizer import CHUNK_TOKENS
 
 Array = NDArray[Any]
 Weights = Mapping[str, Array]
@@ -117,104 +116,3 @@ def _float(x: Tensor) -> Array:
 
 def _round(x: Tensor) -> Array:
     return np.clip(np.round(x.detach().numpy()), -128, 127).astype(np.int8)
-
-
-# ---- the definition, in numpy: one chunk
-
-
-def to_float(weights: Weights) -> dict[str, Array]:
-    """Return the weights with their matrices as floats, which numpy multiplies fast.
-
-    Products stay exact. All numbers are whole, and a matrix becomes float32 only if no sum of absolute
-    values, for the largest inputs, reaches 2^24; float64 is exact up to 2^53. Below these bounds the format
-    represents every partial sum, in whatever order the products are added.
-    """
-    matrices = {name: value for name, value in weights.items() if _is_matrix(name)}
-    dtypes = {
-        name: np.float32
-        if np.abs(value.astype(np.int64)).sum(0).max() * 255 < MAX_EXACT_FLOAT32
-        else np.float64
-        for name, value in matrices.items()
-    }
-    return {**weights, **{name: value.astype(dtypes[name]) for name, value in matrices.items()}}
-
-
-def _is_matrix(name: str) -> bool:
-    return name == "keys" or name.endswith((".ask", ".out", ".up", ".down"))
-
-
-def run(weights: Weights, token_ids: Array, position_ids: Array) -> tuple[Array, Array, Array]:
-    """Encode one chunk.
-
-    C_a(i) is the argmax over the tokens j and the null key. The output of head a is the mean value over
-    C_a(i), where the value of the null key is 0. Weights of `to_float` give the same numbers faster.
-
-    Returns:
-        The hidden states [N, W], the input embeddings [N, W] and the attention counts [L, N, N].
-    """
-    N, H = len(token_ids), int(weights["heads"])
-    layers = sum(name.endswith(".ask") for name in weights)
-    x = (
-        weights["table"][token_ids].astype(np.float32) * weights["table_unit"][token_ids, None]
-        + weights["positions"][position_ids]
-    )
-    h = normalize(x, weights, "norm")
-    embedding = state = _steps(h * weights["word_steps"])
-    keys = _product(embedding, weights["keys"]) * weights["keys_unit"]
-    keys = np.concatenate([_steps(keys), weights["null_keys"]]).astype(np.float64)
-    counts, bias = np.zeros((layers, N, N), np.uint8), _position_scores(weights, position_ids, layers)
-    for i in range(layers):
-        projected = _steps(_product(state, weights[f"{i}.ask"]) * weights[f"{i}.ask_unit"]).astype(np.float64)
-        q, v = (part.reshape(N, H, -1).swapaxes(0, 1) for part in np.split(projected, 2, axis=1))
-        k = np.split(keys, layers, axis=1)[i].reshape(N + 1, H, -1).swapaxes(0, 1)
-        score = q @ k.swapaxes(1, 2) + bias[i]  # [H, N, N+1]
-        C = score == score.max(-1, keepdims=True)
-        counts[i] = C[..., :-1].sum(0)
-        mean = (C[..., :-1] @ v).astype(np.float32) / C.sum(-1, keepdims=True).astype(np.float32)
-        context = _steps(mean.swapaxes(0, 1).reshape(N, -1))
-        h = normalize(h + _scaled_product(context, weights, f"{i}.out"), weights, f"{i}.norm1")
-        attended = _steps(h * weights[f"{i}.middle_steps"])
-        expanded = _steps(_product(attended, weights[f"{i}.up"]) * weights[f"{i}.up_unit"], 0, 255)
-        h = normalize(h + _scaled_product(expanded, weights, f"{i}.down"), weights, f"{i}.norm2")
-        state = _steps(h * weights[f"{i}.state_steps"])
-    return (state + ZERO).astype(np.uint8), (embedding + ZERO).astype(np.uint8), counts
-
-
-def _position_scores(weights: Weights, position_ids: Array, layers: int) -> Array:
-    """Return what is added to the scores for relative positions, [L, H, N, N+1]; 0 for the null key."""
-    N, H = len(position_ids), int(weights["heads"])
-    scores = np.zeros((layers, H, N, N + 1), np.int64)
-    if "position_bias" in weights:
-        rows = position_ids[:, None] - position_ids[None] + CHUNK_TOKENS
-        bias = weights["position_bias"][rows]  # [N, N, L H]
-        scores[..., :-1] = bias.transpose(2, 0, 1).reshape(layers, H, N, N)
-    return scores
-
-
-def _steps(x: Array, low: int = -128, high: int = 127) -> Array:
-    return np.clip(np.round(x), low, high).astype(np.int32)
-
-
-def _product(x: Array, weight: Array) -> Array:
-    """Return x W + b, exact, as float32 (see `to_float`). Integer weights are multiplied in float64."""
-    n_constants = len(weight) - x.shape[1]
-    constant = np.broadcast_to(np.array(BIAS_CHANNELS[:n_constants]), (len(x), n_constants))
-    dtype = np.float32 if weight.dtype == np.float32 else np.float64
-    product: Array = np.concatenate([x, constant], 1).astype(dtype) @ weight.astype(dtype, copy=False)
-    return product.astype(np.float32)
-
-
-def _scaled_product(x: Array, weights: Weights, name: str) -> Array:
-    return _product(x, weights[name]) * weights[f"{name}_unit"] + weights[f"{name}_bias"]
-
-
-def normalize(x: Array, weights: Weights, name: str) -> Array:
-    """Return the normalization of x, with statistics of whole numbers."""
-    n, limit = np.float32(x.shape[-1]), weights["limit"]
-    u = np.clip(np.round(x), -limit, limit)
-    mean = u.sum(-1, keepdims=True) / n
-    variance = (u * u).sum(-1, keepdims=True) / n - mean * mean
-    deviation = np.sqrt(variance + np.float32(1e-3))
-    x = np.clip(x, -limit, limit) if weights["clip"] else x
-    normalized: Array = (x - mean) / deviation * weights[f"{name}.gain"] + weights[f"{name}.shift"]
-    return normalized

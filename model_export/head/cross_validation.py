@@ -22,7 +22,7 @@ from evaluation.labels import Rows
 from evaluation.metrics import N_ERRORS, Prediction, describe_prediction, evaluate
 from model_export.data.training_set import Ints
 from model_export.encoder.quantized import Weights
-from model_export.head import ood, quantized
+from model_export.head import graph, ood, quantized
 from model_export.head.encoded import EncodedTexts
 from model_export.head.fitting import (
     CHECKPOINTS,
@@ -36,6 +36,7 @@ from model_export.head.fitting import (
 )
 from model_export.head.leader_head import LeaderHead
 from service.errors import InvalidInput
+from service.runtime.session import Runtime, Session
 
 ONE_FOLD_ROWS = 2_000  # with at least as many rows, a single fold is held out
 OUT_OF_DISTRIBUTION = "out_of_distribution"
@@ -50,7 +51,7 @@ class HeldOutPredictions:
 
     rows: Ints
     logits: Floats  # [n, C]
-    weights: list[Weights]  # the weights of the head that predicted each row
+    sessions: list[Session]  # the head that predicted each row
     steps: int
     factor: float
 
@@ -59,6 +60,7 @@ class HeldOutPredictions:
 class TrainedHead:
     """A head, fields of its card, and the report of its cross-validation."""
 
+    head: LeaderHead
     weights: dict[str, Any]
     report: dict[str, Any]
     thresholds: Thresholds | None
@@ -99,7 +101,7 @@ def train(
     ]
     weights = {**quantized.quantize(head, fixed_scales(texts.width)), **score.weights}
     report = _report(rows, predictions, held_out, folds, duplicates)
-    return TrainedHead(weights, report, thresholds, {"held_out": score.rate, "others": score.detected})
+    return TrainedHead(head, weights, report, thresholds, {"held_out": score.rate, "others": score.detected})
 
 
 def cross_validate(
@@ -143,8 +145,10 @@ def _predict_folds(
 
     best = min(results, key=lambda steps: loss_at(steps)[0])
     _, factor, logits = loss_at(best)
-    heads = [weights for fold, (_, weights) in zip(folds, results[best], strict=True) for _ in fold]
-    return HeldOutPredictions(rows, logits, heads, best, factor)
+    sessions: list[Session] = []
+    for fold, (_, weights) in zip(folds, results[best], strict=True):
+        sessions += [Runtime("cpu", 1).open(graph.to_onnx(weights).SerializeToString())] * len(fold)
+    return HeldOutPredictions(rows, logits, sessions, best, factor)
 
 
 # ---- several labels of one text
@@ -183,8 +187,8 @@ def _make_predictions(
 ) -> list[Prediction]:
     """Return the held-out predictions, with leaders only for errors, which the report lists."""
     predictions = []
-    fields = zip(held_out.rows.tolist(), held_out.logits, held_out.weights, thresholds, strict=True)
-    for row, logits, weights, limits in fields:
+    fields = zip(held_out.rows.tolist(), held_out.logits, held_out.sessions, thresholds, strict=True)
+    for row, logits, session, limits in fields:
         probs = dict(zip(rows.labels, _probabilities(logits, limits is not None).tolist(), strict=True))
         if limits is None:
             predicted = frozenset([max(probs, key=probs.__getitem__)])
@@ -192,7 +196,7 @@ def _make_predictions(
             above = zip(probs.items(), limits, strict=True)
             predicted = frozenset(label for (label, p), limit in above if p >= limit)
         truth = frozenset(rows.truth[row])
-        leaders = () if predicted == truth else _leaders(rows.texts[row], texts, row, weights)
+        leaders = () if predicted == truth else _leaders(rows.texts[row], texts, row, session)
         predictions.append(Prediction(rows.texts[row], truth, predicted, probs, leaders=leaders))
     return predictions
 
@@ -205,15 +209,15 @@ def _probabilities(logits: Floats, multi_label: bool) -> Floats:
     return np.asarray(exp / exp.sum())
 
 
-def _leaders(text: str, texts: EncodedTexts, row: int, weights: Weights) -> tuple[str, ...]:
+def _leaders(text: str, texts: EncodedTexts, row: int, session: Session) -> tuple[str, ...]:
     """Return the leaders of a text, sorted by the contribution of their clusters."""
-    tokenized, states = texts.tokenized[row], texts.states[row]
-    result = quantized.run(weights, states[:, 0], states[:, 1], texts.members(row))
-    contribution = {
-        int(leader): float(np.abs(result.contribution[:, result.target == leader].sum(1)).max())
-        for leader in set(result.target.tolist()) - {-1}
+    tokenized, outputs = texts.tokenized[row], session.run(texts.feeds([row]), ("contribution", "target"))
+    contribution, target = (output.reshape(-1, len(tokenized)) for output in outputs)  # [C, N], [1, N]
+    size = {
+        leader: float(np.abs(contribution[:, target[0] == leader].sum(1)).max())
+        for leader in set(target[0].tolist()) - {-1}
     }
-    order = sorted(contribution, key=lambda leader: -contribution[leader])
+    order = sorted(size, key=lambda leader: -size[leader])
     return tuple(text[tokenized.starts[i] : tokenized.ends[i]].lower() for i in order)
 
 

@@ -1,9 +1,8 @@
 """Quantized encoder outputs of texts, computed once and cached on disk so that a stopped run can resume."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from model_export.data.function_words import function_words
 from model_export.data.training_set import Batch, Ints, PackedTexts, pad, words_of
 from model_export.writing import atomic_write
 from service.runtime.batcher import group_by_length
-from service.text.encoder import Encoder
+from service.text.encoder import EncodedText, Encoder, EncoderOutput
+from service.text.head import assemble_feeds
 from service.text.tokenizer import TokenizedText
 
 Array = NDArray[Any]
@@ -52,9 +52,10 @@ class EncodedTexts:
         """Return some of the texts."""
         return EncodedTexts([self.tokenized[i] for i in rows], [self.states[i] for i in rows])
 
-    def members(self, i: int) -> list[list[int]]:
-        """Return the token rows of each word of a text."""
-        return [list(range(start, end)) for start, end in pairwise(self.tokenized[i].bounds.tolist())]
+    def feeds(self, rows: Iterable[int]) -> dict[str, Array]:
+        """Return the inputs of a head's graph for some texts."""
+        outputs = {i: EncoderOutput(self.states[i][:, 0], self.states[i][:, 1]) for i in rows}
+        return assemble_feeds([EncodedText(self.tokenized[i], [x]) for i, x in outputs.items()]).arrays
 
     def batch(
         self, rows: Ints, window: np.random.Generator | None = None

@@ -5,7 +5,7 @@
 The contrast sets are ordinary English sentences of many subjects (ood_english.txt) and sentences of other
 languages (ood_languages.txt). Each set has its own direction (Fisher 1936), where S is the mean of the
 covariances of rows and set. The thresholds are at the same quantile, so that a given share of held-out rows
-exceeds one of them. In the graph u is the largest of these linear maps (quantized.ood_score).
+exceeds one of them. In the graph u is the largest of these linear maps (functions.OodScore).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from model_export.data.training_set import Ints
 from model_export.encoder.quantized import Array
 from model_export.head.encoded import EncodedTexts
-from model_export.head.quantized import ood_score
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.float32]
@@ -107,10 +106,9 @@ def fit_directions(rows: Features, contrasts: Sequence[Features]) -> tuple[Float
 
 
 def ood_scores(weights: dict[str, Array], texts: EncodedTexts) -> Floats:
-    """Return the score of each text, computed as in the graph."""
-    return np.array(
-        [ood_score(weights, x[:, 0], x[:, 1], texts.members(i)) for i, x in enumerate(texts.states)]
-    )
+    """Return the score of each text, which the graph computes on a grid."""
+    maps = texts.mean_features() @ (weights["near"] * weights["near_unit"]) + weights["near_bias"]
+    return np.asarray(maps.max(1), np.float64)
 
 
 def conformal_thresholds(held_out: Floats, rate: float) -> Floats:

@@ -26,7 +26,7 @@ from model_export.head.cross_validation import Log, TrainedHead, train
 from model_export.head.encoded import MAX_TEXT_CHARS, EncodedTexts, encode_texts
 from model_export.head.float_graph import to_float
 from model_export.head.ood import english_sentences, foreign_sentences
-from model_export.head.verification import count_mismatches
+from model_export.head.verification import check_head
 from service.errors import BundleError, InvalidInput
 from service.runtime.bundle import Bundle, read_bundle, versions_of
 from service.runtime.card import ENCODER, HEAD
@@ -35,7 +35,7 @@ from service.text.encoder import Encoder
 
 Encode = Callable[..., tuple[EncodedTexts, Ints]]  # encode_texts with an encoder
 
-VERIFIED_TEXTS = 200  # for which the exported graph is compared with its definition
+VERIFIED_TEXTS = 200  # for which the exported graph is checked
 ABSTAIN_MARGIN = 0.02
 
 
@@ -58,7 +58,7 @@ def train_model(arguments: argparse.Namespace, base: str, rows: Rows, log: Log) 
     name = f"{base}@{max(versions_of(base, os.listdir(arguments.models_dir)), default=0) + 1}"
     trained.report.update(title=name, models={name: trained.report["models"]["custom"]})
     card = _card(arguments, rows, trained, name, bundle)
-    _export(arguments.models_dir, card, trained.weights, encoded)
+    _export(arguments.models_dir, card, trained, encoded)
     shutil.rmtree(cache, ignore_errors=True)
     _show_report(arguments, trained.report, log)
     size_kb = sum(file.stat().st_size for file in (arguments.models_dir / name).iterdir()) / 1e3
@@ -89,14 +89,13 @@ def _with_words(rows: Rows, indices: Ints, file: str) -> Rows:
     return Rows(texts, truth, rows.labels, rows.multi_label, rows.notes)
 
 
-def _export(models_dir: Path, card: Mapping[str, Any], weights: dict[str, Any], texts: EncodedTexts) -> None:
-    """Write the bundle if its graph gives the numbers of the definition, to the bit."""
-    model = graph.to_onnx(weights)
-    mismatches = count_mismatches(model, weights, texts.take(np.arange(min(VERIFIED_TEXTS, len(texts)))))
-    if mismatches:
-        raise BundleError(
-            f"{card['name']} is not written: its graph differs from the definition on {mismatches} texts"
-        )
+def _export(models_dir: Path, card: Mapping[str, Any], trained: TrainedHead, texts: EncodedTexts) -> None:
+    """Write the bundle if its graph gives the numbers of torch."""
+    model = graph.to_onnx(trained.weights)
+    try:
+        check_head(model, trained.head, texts.take(np.arange(min(VERIFIED_TEXTS, len(texts)))))
+    except BundleError as error:
+        raise BundleError(f"{card['name']} is not written: {error.message}", param="model.onnx") from error
     write_bundle(models_dir, HEAD, card, model, float_model=to_float(model))
 
 

@@ -1,9 +1,9 @@
-"""`hardmax-export verify`: compare a head and its encoder, as the service runs them, with their definition.
+"""`hardmax-export verify`: compare the graphs of a head and its encoder with what their operators give.
 
-Texts are encoded in batches, as in the service; the definition in numpy encodes every chunk alone. Hidden
-states, input embeddings and attention counts must be equal, and so must the positions, leaders and
-contributions of every text. The same holds for the graphs for GPUs, if a bundle has them; they run on the CPU
-or, with `--provider cuda`, on a GPU. There is no tolerance, because everything is computed on integers.
+onnx's evaluator runs each graph in numpy (model_export/referee.py). ONNX Runtime must return the same bits on
+the same batches of texts, and so must the graphs for GPUs: on the CPU or, with `--provider cuda`, on a GPU.
+There is no tolerance, because everything is computed on integers. The export of a graph
+compares it with torch.
 
 For one random token of each chunk, tokens that it has not read are left out: once all of them, once a single
 one. Its hidden state must not change (docs/theory.md, section 7).
@@ -13,22 +13,19 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import onnx
-from onnx import numpy_helper
 
 from evaluation.tables.columns import find_column
 from evaluation.tables.reading import read_table
 from model_export.data import corpora
-from model_export.encoder import quantized as encoder_quantized
-from model_export.encoder.quantized import ZERO, Array, Weights
-from model_export.head.graph import read_weights
-from model_export.head.verification import expected_outputs, mismatched_outputs
+from model_export.encoder.quantized import Array
+from model_export.referee import Arrays, Referee
 from service.errors import InvalidInput, NotFound
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle, find_served, kind_of, read_bundle
@@ -36,8 +33,14 @@ from service.runtime.card import ENCODER, HEAD
 from service.runtime.graph import split_weights
 from service.runtime.session import Runtime, Session
 from service.settings import PRETRAINED_FOLDER
-from service.text.encoder import EncodedText, Encoder, EncoderOutput
-from service.text.head import MAX_WORD_PAIRS
+from service.text.encoder import (
+    TOKENS_PER_RUN,
+    EncodedText,
+    Encoder,
+    EncoderOutput,
+    assemble_chunks,
+)
+from service.text.head import MAX_WORD_PAIRS, assemble_feeds
 from service.text.tokenizer import Chunk
 
 TEXTS_PER_BATCH = 32  # their chunks are encoded together
@@ -50,20 +53,14 @@ class Parity:
 
     texts: int = 0
     chunks: int = 0
-    attention_choices: int = 0  # argmax sets of a head for a token
-    different_states: int = 0
-    different_float: int = 0  # chunks and texts for which a graph for GPUs gives another number
-    different_choices: int = 0
-    different_leaders: int = 0
-    different_contributions: int = 0
-    different_ood: int = 0
+    tokens: int = 0
     ablations: int = 0  # chunks without tokens that one of their tokens had not read
-    different_ablated: int = 0  # ablations in which the hidden state of that token differs
+    different: Counter[str] = field(default_factory=Counter)  # runs of a graph, by graph and output
 
     @property
     def differences(self) -> int:
         """The number of differences."""
-        return sum(count for name, count in asdict(self).items() if name.startswith("different_"))
+        return self.different.total()
 
 
 class FloatGraphRuntime(Runtime):
@@ -78,19 +75,35 @@ class FloatGraphRuntime(Runtime):
         return Runtime("cpu", self.intra_op_threads).open(model, weights)
 
 
-def encoder_weights(model: bytes) -> Weights:
-    """Return the weights from which `to_onnx` made a graph; graphs of 0.3 do not contain `limit`."""
-    graph = onnx.load_from_string(model).graph
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    null_keys = (stored["nobody"].astype(np.int16) - ZERO).astype(np.int8)
-    return {
-        "limit": np.float32(200), "clip": any(node.op_type == "ClippedNorm" for node in graph.node), **stored,
-        "positions": stored["of_place"], "null_keys": null_keys, "heads": stored["split_keys"][3],
-    }  # fmt: skip
+class GraphPair:
+    """The graph of a bundle for CPUs, and that for GPUs if it has one, with the referee of both."""
+
+    def __init__(self, bundle: Bundle, cpu: Runtime, gpu: Runtime) -> None:
+        self._sessions = [(f"{bundle.kind} model.onnx", cpu.open(bundle.model))]
+        self._outputs = [spec.name for spec in self._sessions[0][1].outputs]
+        self._fed: Arrays = {}
+        if bundle.float_model is None:
+            self._referee = Referee(bundle.model)
+            return
+        # numpy multiplies floats a hundred times as fast as integers
+        self._referee = Referee(bundle.float_model, bundle.model)
+        self._fed = split_weights(bundle.model)[1]
+        weights = None if self._fed else bundle.model
+        self._sessions.append((f"{bundle.kind} model.float.onnx", gpu.open(bundle.float_model, weights)))
+
+    def compare(self, feeds: Arrays) -> Counter[str]:
+        """Return the outputs of each graph that differ from those of the referee."""
+        feeds = {**feeds, **self._fed}
+        outputs = [name for name in self._outputs if name not in self._fed]
+        expected, different = self._referee.run(feeds, outputs), Counter[str]()
+        for graph, session in self._sessions:
+            for name, actual in zip(outputs, session.run(feeds, outputs), strict=True):
+                different[f"{graph}: {name}"] += not np.array_equal(actual, expected[name])
+        return +different
 
 
 class Verifier:
-    """A head and its encoder: the graphs that are served, those for GPUs, and the stored weights.
+    """A head and its encoder: the graphs that are served, those for GPUs, and their referee.
 
     `provider` is where the graphs for GPUs run.
     """
@@ -98,17 +111,10 @@ class Verifier:
     def __init__(
         self, head: Bundle, encoder: Bundle, provider: Literal["cpu", "cuda"] = "cpu", threads: int = 1
     ) -> None:
-        runtime = Runtime("cpu", threads)
-        float_runtime = FloatGraphRuntime(threads) if provider == "cpu" else Runtime(provider, threads)
-        self._encoder = Encoder.load(encoder, runtime)
-        self._float_encoder: Encoder | None = None
-        if encoder.float_model is not None:
-            self._float_encoder = Encoder.load(encoder, float_runtime)
-        self._heads: list[tuple[Session, Mapping[str, Array]]] = [(runtime.open(head.model), {})]
-        if head.float_model is not None:
-            self._heads.append((float_runtime.open(head.float_model), split_weights(head.model)[1]))
-        self._encoder_weights = encoder_quantized.to_float(encoder_weights(encoder.model))
-        self._head_weights = read_weights(onnx.load_from_string(head.model))
+        cpu = Runtime("cpu", threads)
+        gpu = FloatGraphRuntime(threads) if provider == "cpu" else Runtime(provider, threads)
+        self._encoder = Encoder.load(encoder, cpu)
+        self._encoder_graphs, self._head_graphs = (GraphPair(bundle, cpu, gpu) for bundle in (encoder, head))
         self._rng = random.Random(0)
 
     def compare(self, texts: Sequence[str]) -> Iterator[Parity]:
@@ -120,28 +126,19 @@ class Verifier:
             chunks = [chunk for text in tokenized for chunk in text.chunks()]
             if chunks:
                 outputs = self._encoder.encode(chunks, output_attentions=True)
-                self._compare_chunks(chunks, outputs, parity)
+                self._compare_chunks(chunks, parity)
                 self._compare_ablated(chunks, outputs, parity)
                 remaining = iter(outputs)
                 encoded = [EncodedText(text, [next(remaining) for _ in text.chunks()]) for text in tokenized]
                 self._compare_heads(encoded, parity)
             yield parity
 
-    def _compare_chunks(
-        self, chunks: Sequence[Chunk], outputs: Sequence[EncoderOutput], parity: Parity
-    ) -> None:
-        heads = int(self._encoder_weights["heads"])
-        for (token_ids, position_ids), output in zip(chunks, outputs, strict=True):
-            states, embeddings, counts = encoder_quantized.run(self._encoder_weights, token_ids, position_ids)
-            assert output.attention_counts is not None
-            parity.chunks += 1
-            parity.attention_choices += counts.shape[0] * counts.shape[1] * heads
-            equal = np.array_equal(states, output.hidden_states)
-            parity.different_states += not (equal and np.array_equal(embeddings, output.input_embeddings))
-            parity.different_choices += int((counts != output.attention_counts).sum())
-        if self._float_encoder is not None:
-            float_outputs = self._float_encoder.encode(chunks, output_attentions=True)
-            parity.different_float += _count_different(outputs, float_outputs)
+    def _compare_chunks(self, chunks: Sequence[Chunk], parity: Parity) -> None:
+        lengths = [len(token_ids) for token_ids, _ in chunks]
+        for group in group_by_length(lengths, TOKENS_PER_RUN["cpu"]):
+            parity.different += self._encoder_graphs.compare(assemble_chunks([chunks[i] for i in group]))
+        parity.chunks += len(chunks)
+        parity.tokens += sum(lengths)
 
     def _compare_ablated(
         self, chunks: Sequence[Chunk], outputs: Sequence[EncoderOutput], parity: Parity
@@ -160,36 +157,17 @@ class Verifier:
                 expected.append((int(kept_tokens.searchsorted(i)), output.hidden_states[i]))
         ablated = self._encoder.encode(reduced, output_attentions=False)
         parity.ablations += len(ablated)
-        parity.different_ablated += sum(
+        parity.different["ablated states"] += sum(
             not np.array_equal(output.hidden_states[row], state)
             for output, (row, state) in zip(ablated, expected, strict=True)
         )
 
     def _compare_heads(self, texts: Sequence[EncodedText], parity: Parity) -> None:
-        """Run the head on texts of similar length together, and compare it with the definition of each."""
-        expected = [expected_outputs(self._head_weights, text) for text in texts]
+        """Run the head on texts of similar length together."""
         lengths = [len(text.tokenized) for text in texts]
         for group in group_by_length(lengths, MAX_WORD_PAIRS["cpu"], power=2):
-            batch, outputs = [texts[i] for i in group], [expected[i] for i in group]
-            served, *on_gpu = (
-                mismatched_outputs(session, outputs, batch, weights) for session, weights in self._heads
-            )
-            parity.different_float += sum(any(names) for names in zip(*on_gpu, strict=True))
-            parity.different_leaders += sum(bool(names & {"target", "since"}) for names in served)
-            parity.different_contributions += sum(
-                bool(names & {"bias", "contribution", "plane"}) for names in served
-            )
-            parity.different_ood += sum("unlike" in names for names in served)
+            parity.different += self._head_graphs.compare(assemble_feeds([texts[i] for i in group]).arrays)
         parity.texts += len(texts)
-
-
-def _count_different(outputs: Sequence[EncoderOutput], others: Sequence[EncoderOutput]) -> int:
-    """Return the number of chunks that differ."""
-    parts = ("hidden_states", "input_embeddings", "attention_counts")
-    return sum(
-        not all(np.array_equal(getattr(a, part), getattr(b, part)) for part in parts)
-        for a, b in zip(outputs, others, strict=True)
-    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ A chunk has 64 tokens at most: such a set is a number of 64 bits, and a union is
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Self
 from weakref import WeakValueDictionary
 
@@ -113,18 +113,10 @@ class Encoder:
 
     def _encode(self, chunks: Sequence[Chunk], *, output_attentions: bool) -> list[EncoderOutput]:
         """Encode chunks in one inference."""
-        sizes = np.array([len(token_ids) for token_ids, _ in chunks])
-        present = np.arange(sizes.max()) < sizes[:, None]
-        rows = np.full(present.shape, sizes.sum())
-        rows[present] = np.arange(sizes.sum())
-        feeds = {
-            "pieces": np.concatenate([token_ids for token_ids, _ in chunks]),
-            "places": np.concatenate([position_ids for _, position_ids in chunks]),
-            "rows": rows,
-        }
         names = tuple(ENCODER_OUTPUTS) if output_attentions else ("states", "words")
-        states, embeddings, *attentions = self._session.run(feeds, names)
-        bounds = pairwise([0, *np.cumsum(sizes).tolist()])
+        states, embeddings, *attentions = self._session.run(assemble_chunks(chunks), names)
+        sizes = [len(token_ids) for token_ids, _ in chunks]
+        bounds = pairwise([0, *accumulate(sizes)])
         pairs = [(states[begin:end], embeddings[begin:end]) for begin, end in bounds]
         if not output_attentions:
             return [EncoderOutput(*pair) for pair in pairs]
@@ -132,7 +124,7 @@ class Encoder:
         fields = compute_receptive_fields(counts)
         return [
             EncoderOutput(*pair, counts[:, b, :n, :n], fields[:, b, :n])
-            for b, (pair, n) in enumerate(zip(pairs, sizes.tolist(), strict=True))
+            for b, (pair, n) in enumerate(zip(pairs, sizes, strict=True))
         ]
 
     def known_words(self, texts: Sequence[TokenizedText]) -> Ints:
@@ -162,6 +154,19 @@ class Encoder:
         columns = (np.bincount(index, mask, len(distinct)).astype(int) for mask in (known == 1, known >= 0))
         counts = dict(zip(distinct, zip(*(column.tolist() for column in columns), strict=True), strict=True))
         return [counts[text] for text in texts]
+
+
+def assemble_chunks(chunks: Sequence[Chunk]) -> dict[str, Ints]:
+    """Assemble the inputs of an encoder's graph."""
+    sizes = np.array([len(token_ids) for token_ids, _ in chunks])
+    present = np.arange(sizes.max()) < sizes[:, None]
+    rows = np.full(present.shape, sizes.sum())
+    rows[present] = np.arange(sizes.sum())
+    return {
+        "pieces": np.concatenate([token_ids for token_ids, _ in chunks]),
+        "places": np.concatenate([position_ids for _, position_ids in chunks]),
+        "rows": rows,
+    }
 
 
 def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:

@@ -72,7 +72,7 @@ def test_sentiment_on_the_gpu_is_that_of_the_cpu(provider: Any) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS[:1])
-def test_graphs_for_gpus_give_the_numbers_of_the_definition(provider: Any) -> None:
+def test_graphs_for_gpus_give_what_their_operators_give(provider: Any) -> None:
     encoder, head = (read_bundle(PRETRAINED_FOLDER / name) for name in PRETRAINED)
     texts = ["A superb film, warm and funny.", "Neither good nor bad, and it was long.", "not good " * 60]
     *_, parity = Verifier(head, encoder, provider).compare(texts)

@@ -1,4 +1,4 @@
-"""The encoder in torch, numpy and ONNX Runtime: equal integers in every batch."""
+"""The encoder in torch, its graphs in numpy and in ONNX Runtime: equal integers in every batch."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,8 @@ from encoders import RELATIVE, TINY, random_encoder
 from model_export.attention.straight_through import straight_through
 from model_export.encoder.graph import to_onnx
 from model_export.encoder.layer import EncoderConfig, Linear
-from model_export.encoder.quantized import normalize, quantize, run, to_float
+from model_export.encoder.quantized import quantize
+from model_export.referee import Referee
 from service.runtime.session import Runtime
 
 LENGTHS = (9, 1, 6, 64, 3, 9)
@@ -32,7 +33,11 @@ def make_feeds(chunks):
 
 def run_session(session, chunks):
     """Return the outputs of each chunk."""
-    states, words, follows = session.run(make_feeds(chunks), OUTPUTS)
+    return split(session.run(make_feeds(chunks), OUTPUTS), chunks)
+
+
+def split(values, chunks):
+    states, words, follows = values
     outputs, begin = [], 0
     for b, (tokens, _) in enumerate(chunks):
         end, n = begin + len(tokens), len(tokens)
@@ -71,21 +76,29 @@ def test_straight_through_keeps_half_integers_to_the_bit():
     assert torch.equal(gradient.grad, torch.ones(511))
 
 
-def test_graph_gives_the_numbers_of_the_definition(encoder, session):
+def run_torch(encoder, tokens):
+    """Return the outputs of one chunk by the definition."""
+    with torch.no_grad():
+        states, words, attention = encoder.quantized(torch.from_numpy(tokens)[None])
+    counts = torch.stack(attention.counts)[:, 0]
+    return [x.numpy().astype(np.uint8) for x in (states[0] + 128, words[0] + 128, counts)]
+
+
+def test_graph_gives_the_numbers_of_torch(encoder, session):
     """To the bit, in every batch."""
-    weights, chunks = quantize(encoder), draw(LENGTHS)
+    chunks = draw(LENGTHS)
     for batch in (chunks, chunks[::-1], *([chunk] for chunk in chunks)):
-        for chunk, outputs in zip(batch, run_session(session, batch), strict=True):
-            assert are_equal(outputs, run(weights, *chunk))
-            assert are_equal(outputs, run(to_float(weights), *chunk))
+        for (tokens, _), outputs in zip(batch, run_session(session, batch), strict=True):
+            assert are_equal(outputs, run_torch(encoder, tokens))
 
 
-def test_weights_are_float32_only_where_every_sum_is_exact():
-    columns = {rows: np.full((rows, 1), 127, np.int8) for rows in (518, 519)}  # 519 * 127 * 255 > 2^24
-    floats = to_float({"0.up": columns[518], "0.down": columns[519], "table": columns[518]})
-    assert {name: str(array.dtype) for name, array in floats.items()} == {
-        "0.up": "float32", "0.down": "float64", "table": "int8",
-    }  # fmt: skip
+@pytest.mark.parametrize("products", ["integer", "float"])
+def test_operators_of_a_graph_give_the_numbers_of_torch(encoder, products):
+    chunks = draw(LENGTHS, seed=1)
+    referee = Referee(to_onnx(quantize(encoder), products).SerializeToString())
+    values = referee.run(make_feeds(chunks), OUTPUTS).values()
+    for (tokens, _), outputs in zip(chunks, split(values, chunks), strict=True):
+        assert are_equal(outputs, run_torch(encoder, tokens))
 
 
 def test_float_products_give_the_numbers_of_integer_products(encoder, session):
@@ -100,35 +113,22 @@ def test_float_products_give_the_numbers_of_integer_products(encoder, session):
         assert all(map(are_equal, run_session(float_session, chunks), expected))
 
 
-def test_torch_gives_the_numbers_of_the_definition(encoder):
-    weights = quantize(encoder)
-    for tokens, positions in draw(LENGTHS, seed=1):
-        with torch.no_grad():
-            states, words, attention = encoder.quantized(torch.from_numpy(tokens)[None])
-        counts = torch.stack(attention.counts)[:, 0]
-        outputs = [x.numpy().astype(np.uint8) for x in (states[0] + 128, words[0] + 128, counts)]
-        assert are_equal(outputs, run(weights, tokens, positions))
-
-
-def test_torch_norms_states_as_the_definition_does():
+def test_torch_norms_states_as_numpy_does():
     """Two hundred of a thousand states differed in a bit, some of them by a step after rounding."""
-    states = np.random.default_rng(0).normal(0, 40, (1_000, 32)).astype(np.float32)
+    x = np.random.default_rng(0).normal(0, 40, (1_000, 32)).astype(np.float32)
     norm = random_encoder().norm
     with torch.no_grad():
-        normed = norm.grid * norm.quantized(torch.from_numpy(states))
-    weights = {
-        "limit": np.float32(200),
-        "clip": False,
-        "norm.gain": norm.grid * norm.gain.detach().numpy(),
-        "norm.shift": norm.grid * norm.shift.detach().numpy(),
-    }
-    assert np.array_equal(normed.numpy(), normalize(states, weights, "norm"))
+        normed = norm.quantized(torch.from_numpy(x)).numpy()
+    u = np.clip(np.round(x), -200, 200)
+    mean = u.mean(-1, keepdims=True)
+    deviation = np.sqrt((u * u).mean(-1, keepdims=True) - mean * mean + np.float32(1e-3))
+    gain, shift = norm.gain.detach().numpy(), norm.shift.detach().numpy()
+    assert np.array_equal(normed, (x - mean) / deviation * gain + shift)
 
 
 def test_some_heads_tie_where_scores_are_small():
-    weights = quantize(random_encoder(follows=0.002))
-    _, _, follows = run(weights, *draw([30])[0])
-    assert follows.sum(-1).max() > 4  # more keys than heads: a tie
+    _, _, attention_counts = run_torch(random_encoder(follows=0.002), draw([30])[0][0])
+    assert attention_counts.sum(-1).max() > 4  # more keys than heads: a tie
 
 
 def ablate(session, chunks, removals):

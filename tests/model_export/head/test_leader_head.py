@@ -1,4 +1,4 @@
-"""The leader head in torch, numpy and ONNX Runtime: the same numbers in all of them."""
+"""The leader head in torch, its graphs in numpy and in ONNX Runtime: the same numbers in all of them."""
 
 import time
 from types import MappingProxyType
@@ -9,11 +9,14 @@ import pytest
 import torch
 from encoders import random_encoder, random_head
 
+from model_export.attention.reference import argmax_sets, means
 from model_export.data.training_set import Batch
 from model_export.head.float_graph import to_float
 from model_export.head.functions import MAX_WORDS_WITHOUT_SEARCH
 from model_export.head.graph import read_weights, to_onnx
-from model_export.head.quantized import quantize, run
+from model_export.head.leader_head import LAYER_GRID
+from model_export.head.quantized import quantize
+from model_export.referee import Referee
 from service.runtime.graph import split_weights
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
@@ -41,7 +44,7 @@ def draw(lengths, seed=0, width=32, n_copies=0):
     return states, words, texts
 
 
-def run_session(session, states, words, texts, weights=MappingProxyType({})):
+def make_feeds(states, words, texts):
     members = [word for text in texts for word in text]
     padded = np.full((len(members), max(map(len, members))), len(states))
     for row, word in zip(padded, members, strict=True):
@@ -50,30 +53,77 @@ def run_session(session, states, words, texts, weights=MappingProxyType({})):
     for row, text in zip(rows, texts, strict=True):
         row[: len(text)] = np.arange(begin, begin + len(text))
         begin += len(text)
-    feeds = {"states": states, "words": words, "members": padded, "texts": rows, **weights}
+    return {"states": states, "words": words, "members": padded, "texts": rows}
+
+
+def run_session(session, states, words, texts, weights=MappingProxyType({})):
+    feeds = {**make_feeds(states, words, texts), **weights}
     outputs = zip(OUTPUTS, session.run(feeds, OUTPUTS), strict=True)
     return {name: output[:, 0] if name == "plane" else output[0] for name, output in outputs}
+
+
+def to_session(weights):
+    return Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
+
+
+def follow_definition(z, weights):
+    """Return c_i after the last layer, targets, first layers of leaders, and the points of all layers.
+
+    Points at one position are one point with a weight, as in the definition of the dynamics.
+    """
+    gamma, layers = float(weights["gamma"]), int(weights["layers"])
+    since, clouds = np.full(len(z), -1), [z]
+    for k in range(layers + 1):
+        points, first, inverse, counts = np.unique(
+            z, axis=0, return_index=True, return_inverse=True, return_counts=True
+        )
+        C = argmax_sets(points)
+        c = (np.round(means(C, points, counts) * LAYER_GRID) / LAYER_GRID)[inverse]
+        is_single = C.sum(1) == 1
+        since[(since < 0) & (is_single & C.diagonal())[inverse]] = k
+        if k < layers:
+            z = np.round((z + gamma * (c - z)) * LAYER_GRID) / LAYER_GRID
+            clouds.append(z)
+    return c, np.where(is_single, first[C.argmax(1)], -1)[inverse], since, np.array(clouds)
 
 
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (2, 3), (5, 4)])
 @pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
 @pytest.mark.parametrize("n_copies", [0, 4, 500], ids=["", "copies", "only copies"])
 def test_graph_gives_the_numbers_of_the_definition(d, labels, n_copies, use_embeddings):
-    weights = quantize(random_head(d, labels, use_embeddings=use_embeddings), random_encoder().output_scales)
-    session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
+    """To the bit, from the initial points of torch on, in every batch."""
+    head, scales = random_head(d, labels, use_embeddings=use_embeddings), random_encoder().output_scales
+    weights = quantize(head, scales)
+    session = to_session(weights)
     states, words, texts = draw(LENGTHS, n_copies=n_copies)
-    definitions = [run(weights, states, words, text) for text in texts]
+    with torch.no_grad():
+        initial = [head.word_points(scales, *to_torch(states, words, [text])) for text in texts]
     for i in (slice(None), *(slice(b, b + 1) for b in range(len(texts)))):  # together, and each alone
         outputs = run_session(session, states, words, texts[i])
-        for b, (text, expected) in enumerate(zip(texts[i], definitions[i], strict=True)):
-            n = len(text)
-            assert np.array_equal(outputs["plane"][:, b, :n], expected.plane)
-            assert np.array_equal(outputs["target"][b, :n], expected.target)
-            assert np.array_equal(outputs["since"][b, :n], expected.since)
-            assert np.array_equal(outputs["contribution"][b, :, :n], expected.contribution)
-            assert np.array_equal(outputs["bias"][b], expected.bias)
+        for b, (text, points) in enumerate(zip(texts[i], initial[i], strict=True)):
+            n, w = len(text), points.weights[0].numpy()
+            c, target, since, clouds = follow_definition(points.points[0].numpy(), weights)
+            share = w / (float(weights["pseudo_weight"]) + w.sum())
+            assert np.array_equal(outputs["plane"][:, b, :n], clouds)
+            assert np.array_equal(outputs["target"][b, :n], target)
+            assert np.array_equal(outputs["since"][b, :n], since)
+            contribution = (share[:, None] * (c @ weights["v"].T)).T
+            assert np.array_equal(outputs["contribution"][b, :, :n], contribution)
+            assert np.array_equal(outputs["bias"][b], weights["b"])
             assert (outputs["target"][b, n:] == -1).all()
             assert not outputs["contribution"][b, :, n:].any()
+
+
+@pytest.mark.parametrize(("d", "labels"), [(2, 1), (5, 4)])
+@pytest.mark.parametrize("n_copies", [0, 4, 500], ids=["", "copies", "only copies"])
+def test_onnx_runtime_gives_what_the_operators_of_the_graph_give(d, labels, n_copies):
+    model = to_onnx(quantize(random_head(d, labels), random_encoder().output_scales))
+    inputs = draw((9, 1, 70), n_copies=n_copies)
+    for graph in (model, to_float(model)):
+        weights = split_weights(model.SerializeToString())[1]
+        bytes_ = graph.SerializeToString()
+        session, feeds = Runtime("cpu", 1).open(bytes_), {**make_feeds(*inputs), **weights}
+        assert Referee(bytes_).differences(session, feeds, OUTPUTS) == set()
 
 
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (5, 4)])
@@ -97,37 +147,36 @@ def test_float_graph_has_no_integer_product():
     assert "MatMul" in op_types
 
 
-@pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
-def test_torch_gives_the_logits_of_the_definition(use_embeddings):
-    head, encoder = random_head(labels=3, use_embeddings=use_embeddings), random_encoder()
-    weights = quantize(head, encoder.output_scales)
-    states, words, texts = draw((9, 4))
+def to_torch(states, words, texts):
+    """Return the inputs of the head in torch."""
     M = max(map(len, texts))
     word = np.concatenate(
         [np.full(len(rows), b * M + i) for b, text in enumerate(texts) for i, rows in enumerate(text)]
     )
+    tokens = [row for text in texts for rows in text for row in rows]
     batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(texts), M)
+    return *(torch.from_numpy(x[tokens].astype(np.float32) - 128)[None] for x in (states, words)), batch
+
+
+@pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
+def test_graph_gives_the_logits_of_torch(use_embeddings):
+    head, scales = random_head(labels=3, use_embeddings=use_embeddings), random_encoder().output_scales
+    states, words, texts = draw((9, 4))
     with torch.no_grad():
-        logits, _ = head(
-            encoder.output_scales,
-            *(torch.from_numpy(x.astype(np.float32) - 128)[None] for x in (states, words)),
-            batch,
-        )
-    for row, text in zip(logits, texts, strict=True):
-        expected = run(weights, states, words, text)
-        np.testing.assert_allclose(row.numpy(), expected.bias + expected.contribution.sum(1), rtol=1e-12)
+        logits, _ = head(scales, *to_torch(states, words, texts))
+    outputs = run_session(to_session(quantize(head, scales)), states, words, texts)
+    actual = outputs["bias"] + outputs["contribution"].sum(-1)
+    np.testing.assert_allclose(actual, logits.numpy(), rtol=1e-12)
 
 
 def test_words_contribute_with_the_sign_of_their_leader():
-    weights = quantize(random_head(), random_encoder().output_scales)
-    states, words, (text,) = draw([40])
-    outputs = run(weights, states, words, text)
-    for leader in set(outputs.target.tolist()):
-        assert outputs.target[leader] == leader
-        assert (outputs.plane[:, leader] == outputs.plane[0, leader]).all()  # it never moved
-        followers = np.flatnonzero(outputs.target == leader)
-        signs = np.sign(outputs.contribution[0, followers])
-        assert len(set(signs.tolist())) == 1
+    session = to_session(quantize(random_head(), random_encoder().output_scales))
+    outputs = run_session(session, *draw([40]))
+    target, plane, contribution = outputs["target"][0], outputs["plane"][:, 0], outputs["contribution"][0, 0]
+    for leader in set(target.tolist()):
+        assert target[leader] == leader
+        assert (plane[:, leader] == plane[0, leader]).all()  # it never moved
+        assert len(set(np.sign(contribution[target == leader]).tolist())) == 1
 
 
 @pytest.mark.alone
@@ -135,9 +184,7 @@ def test_time_of_a_repetitive_text_is_linear_in_its_length():
     """All of its words may be vertices, and were compared with each other: ten times the words took 160 times
     as long.
     """
-    session = Runtime("cpu", 1).open(
-        to_onnx(quantize(random_head(), random_encoder().output_scales)).SerializeToString()
-    )
+    session = to_session(quantize(random_head(), random_encoder().output_scales))
 
     def measure_s(n_words):
         inputs, times_s = draw([n_words], n_copies=n_words), []
