@@ -21,7 +21,6 @@ COMMANDS = {
     "verify": ("measure.verify", "compare a model with its definition, to the bit, on many texts"),
     "dynamics": ("cloud.graph", "write the graph of point clouds, as the service bundles it"),
 }
-RENAMED_COMMANDS = {"bundled": "pretrained", "meaning": "ablations"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,8 +59,6 @@ def _run(arguments: Sequence[str]) -> int:
         command = commands.add_parser(name, help=description, description=description)
         if arguments and arguments[0] == name:
             importlib.import_module(f"model_export.{module}").add_arguments(command)
-    if arguments and arguments[0] in RENAMED_COMMANDS:
-        parser.error(f"{arguments[0]} is called {RENAMED_COMMANDS[arguments[0]]} now")
     parsed = parser.parse_args(arguments)
     return int(importlib.import_module(f"model_export.{COMMANDS[parsed.command][0]}").run(parsed))
 

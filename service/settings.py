@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
-NEW_NAMES = {"BUNDLED_MODELS": "PRETRAINED_MODELS", "UNDECIDED_AS_LABEL": "ABSTAIN_AS_NEUTRAL"}  # since 0.4
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 match_service_link = re.compile(rf"{PREFIX}(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_.+)").fullmatch
 PAGE_FILES = "/web/{path:path}"  # needs no key: the files are public
@@ -168,9 +167,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
     }
     unknown = sorted(variables.keys() - names)
     if unknown:
-        new = NEW_NAMES.get(unknown[0].removeprefix(PREFIX))
-        reason = f"was renamed to {PREFIX}{new}" if new else "is not a setting of hardmax"
-        raise ConfigurationError(f"{unknown[0]} {reason}", param=unknown[0])
+        raise ConfigurationError(f"{unknown[0]} is not a setting of hardmax", param=unknown[0])
     values = {name[len(PREFIX) :].lower(): value for name, value in variables.items() if value}
     try:
         return Settings.model_validate({**values, **flags})

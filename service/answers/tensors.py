@@ -51,8 +51,6 @@ def requested_outputs(request: InferRequest) -> dict[str, bool]:
     if not request.outputs:
         return dict.fromkeys(DEFAULT_OUTPUTS, default)
     for output in request.outputs:
-        if output.name == "undecided":
-            raise InvalidInput("the output undecided is called abstain_reason since 0.4")
         if output.name not in OUTPUTS:
             raise InvalidInput(f"there is no such output; there are {', '.join(OUTPUTS)}")
     return {output.name: bool(output.parameters.get("binary_data", default)) for output in request.outputs}

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from service.errors import InvalidInput
 from service.http.bodies import RequestSlot
 from service.settings import PAGE_FILES
 from service.state import AppState
@@ -49,16 +48,12 @@ VersionInPath = Annotated[str, Path(description="The digest of the model, or its
 
 async def get_neutral(
     service: ServiceDep,
-    request: Request,
     abstain: Annotated[
         Literal["neutral"] | None,
         Query(description="With neutral, the label is `neutral` where the model abstains."),
     ] = None,
 ) -> bool:
     """Return whether the answer is `neutral` where the model abstains."""
-    if "undecided" in request.query_params:
-        message = "the query parameter undecided=label is abstain=neutral since 0.4"
-        raise InvalidInput(message, param="undecided")
     return abstain == "neutral" or service.settings.abstain_as_neutral
 
 

@@ -5,8 +5,8 @@
     NAME/pieces.json      the vocabulary of an encoder
     NAME/card.json        name, kind, figures, license, and the digest of the graph
 
-A head (kind "text-classification") uses an encoder, which its card names by the digest of its graph. A card
-of 0.3 is read with the names of 0.4. With versions mine@1 and mine@2, the bare name mine is the newest one.
+A head (kind "text-classification") uses an encoder, which its card names by the digest of its graph. With
+versions mine@1 and mine@2, the bare name mine is the newest one.
 
 A bundle that breaks this contract raises a `BundleError` that names the field.
 """

@@ -1,4 +1,4 @@
-"""Read the files of a bundle and its card, which may have the names of 0.3.
+"""Read the files of a bundle and its card.
 
 Only regular files up to `MAX_FILE_BYTES` are read, so a pipe, a device or a huge file in their place cannot
 block the service.
@@ -25,17 +25,6 @@ KINDS = tuple(FORMATS)
 # The largest graph that protobuf can hold is 2 GiB.
 MAX_FILE_BYTES = {"card.json": 2**18, "model.onnx": 2**31}
 MAX_OTHER_FILE_BYTES = 2**27
-OLD_KINDS = {"reader": ENCODER, "sentiment": HEAD}  # of cards of 0.3
-OLD_FIELDS = {
-    "licence": "license",
-    "licences": "licenses",
-    "reader": "encoder",
-    "unlike": "out_of_distribution",
-    "even": "abstain_margin",
-    "least_known": "min_known_share",
-    "multi": "multi_label",
-}
-OLD_SPLITS = {"choose": "validation", "report": "test"}  # within `data`
 OPTIONAL = {"labels": list, "figures": dict}
 REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "license": str, "model_sha256": str}
 
@@ -76,7 +65,6 @@ def read_card(path: Path) -> dict[str, Any]:
         raise BundleError(f"{folder}/card.json is not JSON: {error}", param="card.json") from None
     if not isinstance(card, dict):
         raise BundleError(f"{folder}/card.json is not an object", param="card.json")
-    card = upgrade_card(card)
     for field, kind in REQUIRED.items():
         if type(card.get(field)) is not kind:
             raise BundleError(f"{folder}: card.json needs {field} ({kind.__name__})", param=field)
@@ -101,22 +89,6 @@ def _card_problems(card: Mapping[str, Any], folder: str) -> Iterator[tuple[str, 
         yield "encoder", "card.json needs encoder (name and sha256)"
     if card["name"] != folder:
         yield "name", f"its card calls it {card['name']!r}; a bundle's folder bears its name"
-
-
-def upgrade_card(card: dict[str, Any]) -> dict[str, Any]:
-    """Return a card with the names of 0.4 in place of those of 0.3."""
-    card = _rename(card, OLD_FIELDS)
-    kind, data = card.get("kind"), card.get("data")
-    if isinstance(kind, str) and kind in OLD_KINDS:
-        card["kind"] = OLD_KINDS[kind]
-    if isinstance(data, dict):
-        card["data"] = {name: _rename(part, OLD_SPLITS) for name, part in data.items()}
-    return card
-
-
-def _rename(value: Any, names: Mapping[str, str]) -> Any:
-    """Return an object with new names of its members; any other value as it is."""
-    return {names.get(name, name): part for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def read_file(path: Path) -> bytes:

@@ -13,7 +13,6 @@ from service.errors import InvalidInput, MalformedInput, TooLarge
 MAX_JSON_PARTS = 1_200_000  # arrays, objects and strings in one document
 MAX_LISTED_FAULTS = 100  # of one body: to list a million takes seconds
 MAX_TEXT_ARRAYS = 20_000  # and objects in a request of texts: all its lists at their limits have fewer
-RENAMED_FIELDS = {"spans": "offset_unit"}  # old names of fields of requests
 NAME_CHARS = 200  # of a name that the caller sent
 MAX_JSON_BYTES = 4_000_000  # of a body, or of the JSON part of one
 
@@ -134,8 +133,6 @@ def _invalid_json(message: str) -> MalformedInput | InvalidInput:
 def _unknown_field(param: str, names: Iterable[str]) -> InvalidInput:
     matches = get_close_matches(param, list(names), 1)
     hint = f"; did you mean {matches[0]}?" if matches else ""
-    if param in RENAMED_FIELDS:
-        hint = f"; since 0.4 it is called {RENAMED_FIELDS[param]}"
     return InvalidInput(f"{param}: an unknown field{hint}", param=param)
 
 

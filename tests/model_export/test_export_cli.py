@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from hardmax.formatting import describe_os_error
-from model_export.cli import COMMANDS, main
+from model_export.cli import COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -16,14 +16,6 @@ def test_every_option_has_help(command):
     parser = argparse.ArgumentParser()
     importlib.import_module(f"model_export.{COMMANDS[command][0]}").add_arguments(parser)
     assert [action.dest for action in parser._actions if not action.help] == []
-
-
-@pytest.mark.parametrize(("old", "new"), [("bundled", "pretrained"), ("meaning", "ablations")])
-def test_old_name_of_a_command_gives_the_new_one(old, new, capsys):
-    with pytest.raises(SystemExit) as error:
-        main([old])
-    assert error.value.code == 2
-    assert f"{old} is called {new} now" in capsys.readouterr().err
 
 
 def test_error_of_a_file_has_no_number():

@@ -40,8 +40,6 @@ def test_settings_flag_wins_over_environment_and_an_empty_variable_counts_as_uns
         ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, {},
          "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
         ({"HARDMAX_MODELS_DIR": "/nowhere"}, {}, "HARDMAX_MODELS_DIR: /nowhere does not exist"),
-        ({"HARDMAX_BUNDLED_MODELS": "0"}, {},
-         "HARDMAX_BUNDLED_MODELS was renamed to HARDMAX_PRETRAINED_MODELS"),
         ({"HARDMAX_PAYLOAD_TOTAL_MB": "256"}, {}, "HARDMAX_PAYLOAD_TOTAL_MB is not a setting of hardmax"),
         ({}, {"max_points": 0}, "--max-points: Input should be greater than or equal to 1"),
     ],

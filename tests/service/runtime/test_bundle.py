@@ -35,22 +35,6 @@ def test_bundle_of_either_format_is_read(tmp_path: Path, format_: int) -> None:
     assert bundle.card["alpha"] == 1.5
 
 
-def test_bundle_of_0_3_is_read_with_the_names_of_0_4(tmp_path: Path) -> None:
-    old = {"kind": "sentiment", "reader": {"name": "reader", "sha256": "0"}, "unlike": {"held_out": 0.05}}
-    old |= {"even": 0.02, "least_known": 0.4, "multi": {"thresholds": [0.5, 0.5]}}
-    old |= {"data": {"sst": {"train": 3, "choose": 2, "report": 1}, "source": "rows.csv"}}
-    bundle = read_bundle(
-        write_stub_bundle(tmp_path / "mine", name="mine", licence="MIT", license=None, **old)
-    )
-    assert bundle.kind == bundle.card["kind"] == "text-classification"
-    assert bundle.card["encoder"] == {"name": "reader", "sha256": "0"}
-    assert (bundle.card["license"], bundle.card["out_of_distribution"]) == ("MIT", {"held_out": 0.05})
-    assert (bundle.card["abstain_margin"], bundle.card["min_known_share"]) == (0.02, 0.4)
-    assert bundle.card["multi_label"] == {"thresholds": [0.5, 0.5]}
-    assert bundle.card["data"] == {"sst": {"train": 3, "validation": 2, "test": 1}, "source": "rows.csv"}
-    assert not {"reader", "licence", "unlike", "even", "least_known", "multi"} & set(bundle.card)
-
-
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
