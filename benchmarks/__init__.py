@@ -1,5 +1,4 @@
 """Benchmarks: each program writes results/NAME.json, rendered by report.py.
 
-Run them from the root as modules, `python -m benchmarks.clouds`: scripts would import http.py instead of the
-standard library's `http`.
+Run them from the root as modules: `python -m benchmarks.clouds`.
 """

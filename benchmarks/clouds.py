@@ -13,16 +13,14 @@ that cannot be installed are left out, with a note.
 import argparse
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from benchmarks.environments import install_packages
-from benchmarks.record import ROOT, Case, Record, Table
+from benchmarks.record import ROOT, Case, Record, Table, argument_parser, run_times, timed
 from service.cloud.attention import Attention
 from service.cloud.dynamics import Dynamics, Parameters
 from service.cloud.points import Cloud, Floats
@@ -36,10 +34,10 @@ GAMMA = 0.5
 TILE = 2048
 SAMPLED_QUERIES = 2048  # for peers that need more than MAX_LAYER_S for all queries
 MAX_LAYER_S = 8.0
+REPEATS = 9
 HULL = "numpy + convex hull"
 MAX_HULL_DIMENSION = 3  # hulls take too long in more
 
-T = TypeVar("T")
 Layer = Callable[[Floats], Floats]  # queries -> the queries one layer later
 Peer = Callable[[Floats], Layer]  # keys -> layer; this builds an index of the keys
 
@@ -157,50 +155,32 @@ def load_peers(record: Record, install_error: str) -> dict[str, Peer]:
     return peers
 
 
-def measure(run: Callable[[], T], budget_s: float) -> tuple[T, list[float]]:
-    """Return the result of a first run, and the times of one to nine more runs in about the budget."""
-    result = run()
-    samples: list[float] = []
-    while len(samples) < 9 and sum(samples) < budget_s:
-        start_s = time.perf_counter()
-        run()
-        samples.append(time.perf_counter() - start_s)
-    return result, samples
-
-
 def compare(table: Table, hardmax: HardmaxLayer, peers: dict[str, Peer], cloud: str, n: int, d: int) -> None:
     """Add a row for us and for every peer on the same cloud, and compare their results."""
     points = CLOUDS[cloud](n, d)
     case: Case = {"cloud": cloud, "d": d, "n": n}
-    expected, samples = measure(lambda: hardmax(points), 2)
-    hardmax_s = table.add("ours", case, samples).median or np.nan
-    best_s = np.inf
+    expected = hardmax(points)
+    table.add("ours", case, run_times(lambda: hardmax(points), REPEATS, 2.0))
     for name, peer in peers.items():
         if name == HULL and d > MAX_HULL_DIMENSION:
             continue
-        layer, indexing = measure(partial(peer, points), 0.2)
-        queries = points[:SAMPLED_QUERIES]
-        result, samples = measure(partial(layer, queries), 1)
+        layer, queries = peer(points), points[:SAMPLED_QUERIES]
+        indexing_s = float(np.median(run_times(partial(peer, points), REPEATS, 0.2)))
+        samples = run_times(partial(layer, queries), REPEATS, 1.0)
         if n > SAMPLED_QUERIES and n / SAMPLED_QUERIES * samples[0] <= MAX_LAYER_S:
             queries = points
-            result, samples = measure(partial(layer, queries), 1)
-        factor = n / len(queries)
+            samples = run_times(partial(layer, queries), REPEATS, 1.0)
+        factor, error = n / len(queries), float(np.abs(layer(queries) - expected[: len(queries)]).max())
         notes = [f"{len(queries)} queries measured, times {factor:g}"] if factor > 1 else []
-        error = float(np.abs(result - expected[: len(queries)]).max())
         notes += [f"differs by {error:.1g}"] if error > 1e-12 else []
-        totals = [float(np.median(indexing)) + factor * seconds for seconds in samples]
-        best_s = min(best_s, table.add(name, case, totals, "; ".join(notes)).median or np.inf)
-    times = f"ours {hardmax_s * 1e3:.1f} ms  best peer {best_s * 1e3:.1f} ms  {best_s / hardmax_s:.1f} x"
-    print(f"{cloud:10s} d {d:3d}  n {n:8d}  {times}", flush=True)
+        table.add(name, case, [indexing_s + factor * seconds for seconds in samples], "; ".join(notes))
 
 
 def certify(cloud: str, n: int, d: int) -> None:
     """Run a cloud to its limits, and print time and peak memory: `measure_limits` runs this as a process."""
     points = CLOUDS[cloud](n, d)
     dynamics = Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), Runtime("cpu", THREADS))
-    start_s = time.perf_counter()
-    result = dynamics.run(points, Parameters())
-    elapsed_s = time.perf_counter() - start_s
+    result, elapsed_s = timed(lambda: dynamics.run(points, Parameters()))
     status = Path("/proc/self/status").read_text()  # getrusage would count the parent's memory before exec
     peak_gib = int(status.split("VmHWM:")[1].split()[0]) / 2**20
     print(elapsed_s, peak_gib, result.status, result.layers, len(result.leaders), len(result.clusters))
@@ -218,15 +198,10 @@ def measure_limits(record: Record, cases: Iterator[tuple[str, int, int]]) -> Non
         case: Case = {"cloud": cloud, "d": d, "n": n}
         times.add("ours", case, [float(elapsed_s)], note)
         memory.add("ours", case, [float(peak_gib)])
-        figures = f"{float(elapsed_s):6.2f} s  {float(peak_gib):5.2f} GiB"
-        print(f"{cloud:10s} d {d:3d}  n {n:8d}  {figures}  {note}", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="up to 10^4 points, and write nothing")
+    parser = argument_parser(__doc__)
     parser.add_argument("--patient", action="store_true", help="10^6 points in space too: minutes each")
     parser.add_argument("--certify", nargs=3, metavar=("CLOUD", "N", "D"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -6,7 +6,6 @@ A bundle is written only if its graph classifies every sequence correctly; here 
 noise.
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.record import Record, argument_parser
+from benchmarks.record import Record, argument_parser, run_times
 from model_export.exact.command import build_classifier, write_verified
 from model_export.exact.data import make_examples
 from service.runtime.bundle import read_bundle
@@ -104,8 +103,8 @@ def main() -> None:
             "wrong under noise": [wrong_under_noise(model, sequences, rng)],
             "radius": [verified.radius or float("inf")],
             "s to construct": [built.seconds],
-            "ms to answer one": [_milliseconds(model, sequences[:1]) for _ in range(REPEATS)],
-            "ms to answer 32": [_milliseconds(model, sequences[:32]) for _ in range(REPEATS)],
+            "ms to answer one": _milliseconds(model, sequences[:1]),
+            "ms to answer 32": _milliseconds(model, sequences[:32]),
         }
         for subject, samples in figures.items():
             table.add(subject, case, samples)
@@ -122,10 +121,8 @@ def wrong_under_noise(model: SequenceClassifier, sequences: list[Points], rng: R
     return sum(a["label"] != b["label"] for a, b in zip(answers, model.classify(moved), strict=True))
 
 
-def _milliseconds(model: SequenceClassifier, sequences: list[Points]) -> float:
-    start_s = time.perf_counter()
-    model.classify(sequences)
-    return 1e3 * (time.perf_counter() - start_s)
+def _milliseconds(model: SequenceClassifier, sequences: list[Points]) -> list[float]:
+    return [1e3 * seconds for seconds in run_times(lambda: model.classify(sequences), REPEATS)]
 
 
 if __name__ == "__main__":

@@ -1,33 +1,28 @@
-"""Faithfulness of leaders, LIME and integrated gradients, compared with chance; `read` and `flip`.
+"""Faithfulness of leaders and of LIME, compared with chance; `read` and `flip`.
 
-    python -m benchmarks.faithfulness --data ../shared/data --encoder ENCODER [--quick]
+    python -m benchmarks.faithfulness --data ../shared/data [--quick]
 
 For each sentence, a method names as many words as our answer has leaders that speak for its label. The words
-are removed without moving any other, and the changes of the label are counted. Every method explains the
-measured model: leaders explain ours, LIME both, integrated gradients all-MiniLM-L6-v2. Here a label is the
-sign of the logit, for both models.
+are removed without moving any other, and the changes of the label are counted. Here a label is the sign of
+the logit.
 """
 
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from benchmarks.environments import install_packages
-from benchmarks.minilm import load_minilm
-from benchmarks.peers.sentiment import SENTIMENT_SMALL, Classifier
-from benchmarks.record import PRETRAINED, Case, Record, Table, argument_parser
-from benchmarks.soft_transformers import Pooled, SoftTransformer, fit_logistic
+from benchmarks.models import served
+from benchmarks.record import PRETRAINED, Case, Record, Table, argument_parser, timed
 from benchmarks.texts import draw
 from model_export.data.corpora import Rows, read_reviews, read_table
-from model_export.encoder.attention import PAD
-from model_export.encoder.model import Encoder
+from model_export.measure.served import ServedModel
 from service.text.counterfactual import find_counterfactual
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
 from service.text.tokenizer import TokenizedText
@@ -35,8 +30,8 @@ from service.text.tokenizer import TokenizedText
 Removals = Sequence[NDArray[np.bool_]]  # one mask of the removed words each
 Predict = Callable[[Removals], NDArray[np.float64]]  # the probabilities of a positive logit for one text
 Scores = NDArray[np.float64]  # how much each word speaks for the label
+Method = Callable[[TokenizedText, bool, np.random.Generator], Sequence[int]]  # words, the strongest first
 LIME_SAMPLES = 300  # for each text
-GRADIENT_STEPS = 32
 MIN_WORDS, MAX_WORDS = 8, 30  # of a sentence
 
 
@@ -46,10 +41,10 @@ class Sentence:
     leaders: Sequence[int]  # indices of the words that speak for the label, the strongest first
 
 
-class ServedModel:
-    name = "ours"
+class Explained:
+    """Our model, and what it says of texts without some words."""
 
-    def __init__(self, model: Classifier) -> None:
+    def __init__(self, model: ServedModel) -> None:
         self.model = model
         self.options = ClassifyOptions((model.head,), "none")
 
@@ -74,48 +69,6 @@ class ServedModel:
         return Sentence(tokenized, [int(tokenized.starts.searchsorted(span)) for span in spans])
 
 
-class SoftModel:
-    name = "all-MiniLM-L6-v2, soft"
-
-    def __init__(self, model: Classifier, weights: Encoder, rows: Sequence[Any]) -> None:
-        transformer = SoftTransformer(model.encoder.tokenize, weights)
-        states = np.concatenate(
-            [transformer([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
-        )
-        fitted = fit_logistic(states, np.array([row.target == 1 for row in rows]))
-        self.tokenize = model.encoder.tokenize  # the words are those of ours, the tokens are not
-        self.weights, self.pooled = weights, Pooled(weights).eval()
-        self.vector = torch.from_numpy(fitted.coef_[0].astype(np.float32))
-        self.bias = float(fitted.intercept_[0])
-
-    @torch.no_grad()
-    def predict(self, tokenized: TokenizedText, removals: Removals) -> NDArray[np.float64]:
-        tokenized = self.tokenize(tokenized.text)
-        sizes = np.diff(tokenized.bounds)
-        x = torch.from_numpy(
-            np.stack([np.where(np.repeat(removed, sizes), PAD, tokenized.token_ids) for removed in removals])
-        )
-        logit = self.pooled(x) @ self.vector + self.bias
-        return torch.sigmoid(logit).nan_to_num(0.5).double().numpy()
-
-    def gradients(self, tokenized: TokenizedText) -> Scores:
-        """Return integrated gradients of the logit, from padding to the text, by words."""
-        tokenized = self.tokenize(tokenized.text)
-        x = torch.from_numpy(tokenized.token_ids)[None]
-        table = self.weights.words
-        embedded, padding = table(x).detach(), table(torch.zeros_like(x)).detach()
-        steps = ((torch.arange(GRADIENT_STEPS) + 0.5) / GRADIENT_STEPS)[:, None, None]
-        path = (padding + steps * (embedded - padding)).requires_grad_()
-        hook = table.register_forward_hook(lambda *_: path)
-        try:
-            logit = self.pooled(x.expand(GRADIENT_STEPS, -1)) @ self.vector
-        finally:
-            hook.remove()
-        (gradient,) = torch.autograd.grad(logit.sum(), path)
-        attributions = (gradient.mean(0) * (embedded - padding)[0]).sum(-1).double().numpy()
-        return np.asarray(np.add.reduceat(attributions, tokenized.bounds[:-1]))
-
-
 def explain_with_lime(predict: Predict, n_words: int, rng: np.random.Generator) -> Scores:
     """Return the weights of LIME for a text whose words it knows by their indices."""
     from lime.lime_text import LimeTextExplainer
@@ -138,41 +91,38 @@ def explain_with_lime(predict: Predict, n_words: int, rng: np.random.Generator) 
     return scores
 
 
+def methods_of(model: Explained, *, lime: bool) -> dict[str, Method]:
+    def run_lime(text: TokenizedText, label: bool, rng: np.random.Generator) -> Sequence[int]:
+        scores = explain_with_lime(partial(model.predict, text), len(text), rng)
+        return np.argsort(-scores if label else scores).tolist()
+
+    methods: dict[str, Method] = {
+        "leaders": lambda text, label, rng: model.explain(text.text).leaders,
+        "random words": lambda text, label, rng: rng.permutation(len(text)).tolist(),
+    }
+    return {**methods, f"LIME, {LIME_SAMPLES} samples": run_lime} if lime else methods
+
+
 def measure(
-    model: ServedModel | SoftModel, sentences: Sequence[Sentence], changes: Table, times: Table, lime: bool
+    model: Explained, sentences: Sequence[Sentence], changes: Table, times: Table, lime: bool
 ) -> None:
     """Add the rows of every method that explains this model, on the same sentences."""
-    methods = [*(["leaders"] if isinstance(model, ServedModel) else ["integrated gradients"]), "random words"]
-    for method in [*methods, *([f"LIME, {LIME_SAMPLES} samples"] if lime else [])]:
+    for name, method in methods_of(model, lime=lime).items():
         rng = np.random.default_rng(0)
         changed, times_ms = [], []
         for sentence in sentences:
-            tokenized, n_named = sentence.tokenized, max(1, len(sentence.leaders))
-            removed = np.zeros(len(tokenized), np.bool_)
-            before = float(model.predict(tokenized, [removed])[0])
-            start_s = time.perf_counter()
-            if method == "leaders":
-                assert isinstance(model, ServedModel)
-                named = list(model.explain(tokenized.text).leaders)
-            elif method == "random words":
-                named = rng.permutation(len(tokenized))[:n_named].tolist()
-            else:
-                scores = (
-                    model.gradients(tokenized)
-                    if isinstance(model, SoftModel) and method == "integrated gradients"
-                    else explain_with_lime(partial(model.predict, tokenized), len(tokenized), rng)
-                )
-                named = np.argsort(-scores if before > 0.5 else scores)[:n_named].tolist()
-            times_ms.append(1000 * (time.perf_counter() - start_s))
-            removed[named] = True
-            after = float(model.predict(tokenized, [removed])[0])
-            changed.append((before > 0.5) != (after > 0.5))
-        case: Case = {"model": model.name, "sentences": len(sentences)}
-        changes.add(method, case, [100 * float(np.mean(changed))])
-        times.add(method, case, times_ms)
+            removed = np.zeros(len(sentence.tokenized), np.bool_)
+            before = float(model.predict(sentence.tokenized, [removed])[0]) > 0.5
+            named, seconds = timed(partial(method, sentence.tokenized, before, rng))
+            times_ms.append(1000 * seconds)
+            removed[named[: max(1, len(sentence.leaders))]] = True
+            changed.append(before != (float(model.predict(sentence.tokenized, [removed])[0]) > 0.5))
+        case: Case = {"sentences": len(sentences)}
+        changes.add(name, case, [100 * float(np.mean(changed))])
+        times.add(name, case, times_ms)
 
 
-def count_flip_words(model: Classifier, text: str) -> int | None:
+def count_flip_words(model: ServedModel, text: str) -> int | None:
     """Return the number of words of the counterfactual, or None where there is none."""
     search = find_counterfactual(ClassificationTask(text, ClassifyOptions((model.head,))))
     answers: Any = None
@@ -183,64 +133,54 @@ def count_flip_words(model: Classifier, text: str) -> int | None:
         return len(end.value["without"]) if end.value else None
 
 
-def measure_answers(record: Record, model: Classifier, kinds: dict[str, Sequence[str]]) -> None:
-    """Add sizes and times of answers, of `read` and of `flip`."""
+def measure_answers(record: Record, model: ServedModel, kinds: dict[str, Sequence[str]]) -> None:
+    """Add sizes and times of `read` and of `flip`."""
     read = record.table("Receptive field of a leader, as a share of its text", unit="%")
-    times = record.table("One answer, a single text", unit="ms")
     size = record.table("Words of a counterfactual (`flip`)", unit="words")
     share = record.table("Texts with a counterfactual (`flip`)", unit="%")
     search_times = record.table("Search time of `flip`", unit="ms")
     for kind, texts in kinds.items():
-        shares, sizes, search_ms = [], [], []
-        samples: dict[str, list[float]] = {"none": [], "leaders": [], "full": []}
-        for text in texts:
-            for explain, times_ms in samples.items():
-                start_s = time.perf_counter()
-                (answer,) = model.classify([text], explain)  # type: ignore[arg-type]
-                times_ms.append(1000 * (time.perf_counter() - start_s))
-            shares += [100 * (1 + len(leader["read"])) / answer["n_words"] for leader in answer["leaders"]]
-            start_s = time.perf_counter()
-            sizes.append(count_flip_words(model, text))
-            search_ms.append(1000 * (time.perf_counter() - start_s))
         case: Case = {"texts": kind}
+        answers = [model.classify([text])[0] for text in texts]
+        searches = [timed(partial(count_flip_words, model, text)) for text in texts]
+        found = [n for n, _ in searches if n is not None]
+        shares = [
+            100 * (1 + len(leader["read"])) / answer["n_words"]
+            for answer in answers
+            for leader in answer["leaders"]
+        ]
         read.add("ours", case, shares)
-        for explain, times_ms in samples.items():
-            times.add(explain, case, times_ms)
-        size.add("ours", case, [n for n in sizes if n] or [0])
-        share.add("ours", case, [100 * float(np.mean([n is not None for n in sizes]))])
-        search_times.add("ours", case, search_ms)
+        size.add("ours", case, found or [0])
+        share.add("ours", case, [100 * len(found) / len(texts)])
+        search_times.add("ours", case, [1000 * seconds for _, seconds in searches])
 
 
 def main() -> None:
-    options = argument_parser(
-        __doc__,
-        with_data=True,
-        sentences=(200, "that are explained"),
-        lime=(30, "of them that LIME explains too"),
-    ).parse_args()
+    parser = argument_parser(
+        __doc__, sentences=(200, "that are explained"), lime=(30, "of them that LIME explains too")
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    options = parser.parse_args()
     if options.quick:
         options.sentences, options.lime = 3, 1
     install_error = install_packages("texts")  # before the record, which reads their versions
-    record = Record("faithfulness", "Faithfulness of explanations", ["lime", "numpy", "torch"], PRETRAINED)
+    record = Record("faithfulness", "Faithfulness of explanations", ["lime", "numpy"], PRETRAINED)
     sets = {
         "sst": read_table(options.data / "sst2/dev.tsv", "sst"),
         "yelp": read_table(options.data / "yelp/sentences.tsv.gz", "yelp"),
     }
-    model = Classifier()
-    served = ServedModel(model)
-    fitting = draw([row for row in sets["yelp"] if row.split == "train"], 100 if options.quick else 3000)
-    soft = SoftModel(Classifier(SENTIMENT_SMALL), load_minilm(options.encoder), fitting)
-    sentences = draw_sentences(served, sets, options.sentences)
+    model = served()
+    explained = Explained(model)
+    sentences = draw_sentences(explained, sets, options.sentences)
     subjects: Any = {"ours": ("leaders",), "floors": ("random words",)}
     title = "Labels changed by removing the named words"
     changes = record.table(title, unit="%", better="higher", **subjects)
     times = record.table("One explanation", unit="ms", better="lower", **subjects)
     if install_error:
         record.note(f"LIME was left out: {install_error}")
-    for explained in (served, soft):
-        measure(explained, sentences, changes, times, lime=False)
-        if not install_error:
-            measure(explained, sentences[: options.lime], changes, times, lime=True)
+    measure(explained, sentences, changes, times, lime=False)
+    if not install_error:
+        measure(explained, sentences[: options.lime], changes, times, lime=True)
     reviews = [row for row in read_reviews(options.data / "aclImdb_train.tar.gz") if row.split == "test"]
     kinds: dict[str, Sequence[str]] = {
         "sentences": [sentence.tokenized.text for sentence in sentences],
@@ -249,19 +189,18 @@ def main() -> None:
     measure_answers(record, model, kinds)
     record.note(
         f"{np.mean([len(s.leaders) for s in sentences]):.1f} words are named on average, of sentences "
-        "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model itself, so "
-        "the figures of the two models are not of the same labels."
+        "of SST-2 (dev) and Yelp that the model has not learnt from."
     )
     record.write(quick=options.quick)
 
 
-def draw_sentences(served: ServedModel, sets: dict[str, Rows], n: int) -> list[Sentence]:
+def draw_sentences(explained: Explained, sets: dict[str, Rows], n: int) -> list[Sentence]:
     """Return sentences of one chunk and with leaders that no model was trained on."""
     test_rows = [[row for row in sets[name] if name == "sst" or row.split == "test"] for name in sets]
     texts = [row.text for rows in test_rows for row in draw(rows, 4 * n)]
     texts = [text for text in texts if MIN_WORDS <= len(text.split()) <= MAX_WORDS]
     random.Random(0).shuffle(texts)
-    sentences = map(served.explain, texts)
+    sentences = map(explained.explain, texts)
     return [s for s in sentences if s.leaders and len(s.tokenized.chunks()) == 1][:n]
 
 

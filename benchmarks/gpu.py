@@ -14,7 +14,6 @@ seconds for each case: slower cases are repeated less often, and slower clouds a
 """
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,22 +21,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import PRETRAINED, Record, Table
+from benchmarks.models import DISTILBERT, random_twin, served
+from benchmarks.record import PRETRAINED, Record, Table, run_times
 from benchmarks.reviews import reviews
-from model_export.encoder.graph import read_weights
+from model_export.encoder.layer import Linear
 from service.cloud.dynamics import Dynamics, Parameters
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
-from service.text.encoder import Encoder
 from service.text.tokenizer import CHUNK_TOKENS, Chunk
 
 REPEATS = 5
 PATIENCE_S = 60.0
 CHUNKS = (1, 16, 64, 256, 1_024)
 SENTENCES = 1_024
-PRODUCTS = {"keys", "ask", "out", "up", "down"}  # weights of the encoder's matrix products
 CLOUDS = tuple((n, d) for n in (1_000, 10_000, 100_000, 1_000_000) for d in (2, 4, 8, 16, 64))
 LAYERS = 4
 TILE = 1 << 27  # scores of one tile of queries: 1 GB of float64
@@ -72,23 +69,18 @@ class Timer:
 
     def seconds(self, run: Callable[[], None]) -> list[float]:
         """Return the seconds of each run; of the warm one if there is no other."""
-        samples: list[float] = []
-        while len(samples) <= self.repeats and (not samples or sum(samples) + samples[-1] <= self.patience):
-            started = time.perf_counter()
-            run()  # ends with its result in main memory
-            samples.append(time.perf_counter() - started)
-        return samples[1:] or samples
+        return run_times(run, self.repeats, self.patience)  # a run ends with its result in main memory
 
 
 def count_different_answers(runtime: Runtime, texts: Sequence[str]) -> int:
     """Return how many texts have another answer than on the CPU, in any digit."""
     cpu = Runtime("cpu", torch.get_num_threads())
-    answers = (Classifier(runtime=device).classify(texts, "full") for device in (runtime, cpu))
+    answers = (served(PRETRAINED[1], device).classify(texts, "full") for device in (runtime, cpu))
     return sum(a != b for a, b in zip(*answers, strict=True))
 
 
 def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], timer: Timer) -> None:
-    model = Classifier(runtime=runtime)
+    model = served(PRETRAINED[1], runtime)
     for explain in ("none", "leaders"):
 
         def run(explain: Any = explain) -> None:
@@ -99,19 +91,17 @@ def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], time
 
 @torch.inference_mode()
 def measure_chunks(table: Table, runtime: Runtime, timer: Timer, cases: Any = CHUNKS) -> None:
-    bundle = read_bundle(PRETRAINED_FOLDER / PRETRAINED[0])
-    encoder, weights = Encoder.load(bundle, runtime), read_weights(bundle.model)
+    encoder = served(PRETRAINED[1], runtime).encoder
     half = torch.float16 if runtime.provider == "cuda" else torch.float32
-    shapes = [weights[name].shape for name in weights if name.rpartition(".")[2] in PRODUCTS]
-    products = [torch.randn(shape, device=runtime.provider) for shape in shapes]
-    layers, heads = sum(name.endswith(".up") for name in weights), int(weights["heads"])
-    width, hidden = weights["0.down"].shape[::-1]
+    width, hidden = DISTILBERT.width, DISTILBERT.hidden
+    weights = [part.weight.T for part in random_twin().modules() if isinstance(part, Linear)]
+    products = [weight.to(runtime.provider) for weight in weights]
     soft = torch.nn.TransformerEncoder(
-        torch.nn.TransformerEncoderLayer(width, heads, hidden, batch_first=True), layers
+        torch.nn.TransformerEncoderLayer(width, DISTILBERT.heads, hidden, batch_first=True), DISTILBERT.layers
     ).to(runtime.provider, half).eval()  # fmt: skip
     for n in cases:
         chunks, states = random_chunks(n), torch.randn(n, CHUNK_TOKENS, width).to(runtime.provider, half)
-        inputs = [torch.randn(n * CHUNK_TOKENS, rows, device=runtime.provider) for rows, _ in shapes]
+        inputs = [torch.randn(n * CHUNK_TOKENS, len(weight), device=runtime.provider) for weight in products]
 
         def hardmax_encoder(chunks: Any = chunks) -> None:
             encoder.encode(chunks, output_attentions=False)

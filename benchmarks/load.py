@@ -1,26 +1,50 @@
-"""A load generator for HTTP/1.1 over loopback: one thread, one epoll, requests prepared as bytes.
+"""Sentences and whole reviews with leaders over HTTP, compared with TEI's way: one worker on one core.
 
-It costs some 20 microseconds a request, so on a CPU of its own it is faster than any Python server. Every
-connection sends its next request as soon as its response is complete (a closed loop).
+    python -m benchmarks.load [--quick] [--rounds 5] [--seconds 4]
+
+Subjects take turns in every round; one of them is the same graph in this process, 32 texts at a time, on the
+server's core. Before it is measured, each server's answers are compared with those of the model. The last
+tables are of short texts while one client sends reviews of 2,560 words, or clouds of 100,000 points, back to
+back.
 """
 
-import re
-import select
-import socket
+import io
+import json
+import os
+import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from itertools import cycle
 
-LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
-RECEIVE_BYTES = 1 << 18
+import numpy as np
+
+from benchmarks.models import served
+from benchmarks.record import PRETRAINED, Record, argument_parser, rate, timed
+from benchmarks.reviews import reviews
+from benchmarks.servers import HARDMAX, NPY, TEI, Request, Server, pinned, running
+from model_export.measure.served import ServedModel
+
+SENTENCES, REVIEWS = "sentences", "whole reviews"
+TEXTS = {SENTENCES: reviews(22, 512), REVIEWS: reviews(230, 128)}
+DURATION = {SENTENCES: 1, REVIEWS: 3}  # as a multiple of --seconds: 32 reviews take a second
+ALONE, LONG_TEXTS, CLOUDS = "nothing", "reviews of 2,560 words", "clouds of 100,000 points"
+TARGET_SLOWDOWN = {LONG_TEXTS: 3, CLOUDS: 2}
+TARGET_SHARE = 0.85  # of the throughput in process
+CONCURRENCY = 32  # connections, or texts per batch in process
+CHECKED_TEXTS = 32
+SHORT_CONNECTIONS = 4  # next to one with long texts
+IN_PROCESS = f"in process, {CONCURRENCY} at a time"
+
+Rates = dict[str, list[float]]  # texts per second in process, by kind
 
 
 @dataclass
 class Load:
-    """The responses after the warm-up."""
+    """The responses that clients received within some seconds."""
 
     seconds: float
     latencies_s: list[float] = field(default_factory=list)
@@ -33,120 +57,163 @@ class Load:
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))] * 1e3 if ranked else float("inf")
 
 
-class _Connection:
-    """A keep-alive connection and the response that it receives."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.response = b""
-        self.sent_at = 0.0
-
-    def send(self, request: bytes) -> None:
-        self.response = b""
-        self.sent_at = time.perf_counter()
-        self.socket.sendall(request)
-
-    def receive(self) -> bool:
-        """Read what has arrived; return whether the response is complete."""
-        received = self.socket.recv(RECEIVE_BYTES)
-        if not received:
-            raise ConnectionResetError
-        self.response = self.response + received if self.response else received
-        return is_complete(self.response)
+Loads = dict[tuple[str, str], list[Load]]  # by kind of text and server
 
 
-def is_complete(response: bytes) -> bool:
-    """Return whether these bytes are a whole HTTP response."""
-    head_ends = response.find(b"\r\n\r\n")
-    if head_ends < 0:
-        return False
-    length = LENGTH.search(response, 0, head_ends + 2)
-    if length:
-        return len(response) >= head_ends + 4 + int(length[1])
-    return CHUNKED.search(response, 0, head_ends + 2) is not None and response.endswith(b"0\r\n\r\n")
+@contextmanager
+def clients(port: int, requests: Sequence[Request], connections: int, load: Load) -> Iterator[None]:
+    """Send requests back to back on each connection until the end of the block (a closed loop).
 
+    A thread for each connection: a request costs it some tenths of a millisecond, and a text costs the server
+    many. Responses that are still on their way at the end of the block are not counted.
+    """
+    ended, shared = threading.Event(), cycle(requests)
 
-def unchunk(body: bytes) -> bytes:
-    """Return the content of a body in chunked transfer encoding."""
-    content = b""
-    while body:
-        size, _, rest = body.partition(b"\r\n")
-        length = int(size, 16)
-        content += rest[:length]
-        body = rest[length + 2 :] if length else b""
-    return content
+    def run() -> None:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+            while not ended.is_set():
+                request = next(shared)
+                try:
+                    (status, _), seconds = timed(lambda: request.send(connection))  # noqa: B023
+                except (OSError, HTTPException):
+                    load.broken += 1
+                    connection.close()  # the next request opens it again
+                    continue
+                if not ended.is_set():
+                    load.latencies_s.append(seconds)
+                    load.statuses[status] += 1
 
-
-def post(path: str, body: bytes, content_type: str = "application/json") -> bytes:
-    """Return the bytes of a POST request."""
-    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: {content_type}\r\n"
-    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
-
-
-def send_request(port: int, request: bytes) -> tuple[int, bytes]:
-    """Send a request on a new connection; return the status and the body of the response."""
-    connection = _Connection(port)
+    threads = [threading.Thread(target=run) for _ in range(connections)]
+    for thread in threads:
+        thread.start()
     try:
-        connection.send(request)
-        while not connection.receive():
-            pass
-        head, _, body = connection.response.partition(b"\r\n\r\n")
-        return int(head[9:12]), unchunk(body) if CHUNKED.search(head) else body
+        yield
     finally:
-        connection.socket.close()
+        ended.set()
+        for thread in threads:
+            thread.join()
 
 
-class Clients:
-    """A closed loop: each of `connections` clients sends the next of `requests` without a pause."""
-
-    def __init__(self, port: int, requests: Sequence[bytes], connections: int) -> None:
-        self._port = port
-        self._requests = cycle(requests)
-        self._poll = select.epoll()
-        self._open: dict[int, _Connection] = {}
-        for _ in range(connections):
-            self._connect()
-
-    def run(self, seconds: float) -> Load:
-        """Count the responses within `seconds`, without those still in flight at the end."""
-        load = Load(seconds)
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            for descriptor, _ in self._poll.poll(0.1):
-                self._advance(descriptor, load)
-        return load
-
-    def close(self) -> None:
-        for client in self._open.values():
-            client.socket.close()
-        self._poll.close()
-
-    def _connect(self) -> None:
-        client = _Connection(self._port)
-        self._open[client.socket.fileno()] = client
-        self._poll.register(client.socket, select.EPOLLIN)
-        client.send(next(self._requests))
-
-    def _advance(self, descriptor: int, load: Load) -> None:
-        client = self._open[descriptor]
-        try:
-            if client.receive():
-                load.latencies_s.append(time.perf_counter() - client.sent_at)
-                load.statuses[int(client.response[9:12])] += 1
-                client.send(next(self._requests))
-        except OSError:
-            load.broken += 1
-            del self._open[descriptor]
-            client.socket.close()
-            self._connect()
+def drive(
+    port: int, requests: Sequence[Request], connections: int, seconds: float, warm_s: float = 0.0
+) -> Load:
+    """Run clients for `seconds` after a warm-up, and return the load after it."""
+    load = Load(seconds)
+    with clients(port, requests, connections, load):
+        time.sleep(warm_s)
+        load.latencies_s, load.statuses, load.broken = [], Counter(), 0
+        time.sleep(seconds)
+    return load
 
 
-def drive(port: int, requests: Sequence[bytes], connections: int, seconds: float, warm_s: float) -> Load:
-    """Run `connections` clients for `seconds` after a warm-up, and return their load."""
-    clients = Clients(port, requests, connections)
-    try:
-        clients.run(warm_s)
-        return clients.run(seconds)
-    finally:
-        clients.close()
+def check_answers(server: Server, port: int, model: ServedModel) -> None:
+    """Raise an error unless the server returns leaders and the labels and logits of the model."""
+    texts = TEXTS[SENTENCES][:CHECKED_TEXTS]
+    with closing(HTTPConnection("127.0.0.1", port)) as connection:
+        for text, expected in zip(texts, model.classify(texts), strict=True):
+            status, body = server.request(text).send(connection)
+            item = server.item(json.loads(body)) if status == 200 else {}
+            agrees = all(item.get(name) == expected[name] for name in ("label", "logit"))
+            if not agrees or not item["leaders"]:
+                raise RuntimeError(f"{server.name} answers {status} {body!r} instead of {expected}")
+
+
+def measure_in_process(model: ServedModel, texts: Sequence[str], seconds: float, cpus: set[int]) -> float:
+    """Return the texts per second without HTTP."""
+    batches = cycle([texts[i : i + CONCURRENCY] for i in range(0, len(texts), CONCURRENCY)])
+    with pinned(cpus):
+        model.classify(texts[:CONCURRENCY])
+        return rate(lambda: len(model.classify(next(batches))), seconds)
+
+
+def cloud_request() -> Request:
+    """Return a request for the limits of a Gaussian cloud of 100,000 points in the plane."""
+    stream = io.BytesIO()
+    np.save(stream, np.random.default_rng(0).standard_normal((100_000, 2)))
+    return Request("/dynamics", stream.getvalue(), NPY)
+
+
+def measure_servers(rounds: int, seconds: float) -> tuple[Loads, Rates, dict[str, list[Load]]]:
+    """Return the loads of each server, the rates in process, and the loads of short texts next to others."""
+    cpus, model = sorted(os.sched_getaffinity(0)), served()
+    loads: Loads = defaultdict(list)
+    in_process: Rates = defaultdict(list)
+    short: dict[str, list[Load]] = defaultdict(list)
+    with pinned({cpus[-1]}):
+        for turn in range(rounds):
+            for server in (HARDMAX, TEI) if turn % 2 == 0 else (TEI, HARDMAX):
+                with running(server, TEXTS[SENTENCES][0], {cpus[0]}) as (port, _):
+                    check_answers(server, port, model)
+                    for kind, texts in TEXTS.items():
+                        requests = [server.request(text) for text in texts]
+                        duration_s = DURATION[kind] * seconds
+                        load = drive(port, requests, CONCURRENCY, duration_s, warm_s=duration_s / 3)
+                        loads[kind, server.name].append(load)
+                    if server is HARDMAX:
+                        for kind, texts in TEXTS.items():
+                            in_process[kind].append(measure_in_process(model, texts, seconds, {cpus[0]}))
+                        for name, load in measure_short_texts(port, 2 * seconds):
+                            short[name].append(load)
+    return loads, in_process, short
+
+
+def measure_short_texts(port: int, seconds: float) -> Iterator[tuple[str, Load]]:
+    """Yield the load of short texts alone, and next to each kind of other requests."""
+    short = (port, [HARDMAX.request(text) for text in TEXTS[SENTENCES]], SHORT_CONNECTIONS, seconds, 0.5)
+    yield ALONE, drive(*short)
+    others = {LONG_TEXTS: [*map(HARDMAX.request, reviews(2560, 4))], CLOUDS: [cloud_request()]}
+    for name, requests in others.items():
+        with clients(port, requests, 1, Load(seconds)):
+            yield name, drive(*short)
+
+
+def add_tables(record: Record, loads: Loads, in_process: Rates, short: dict[str, list[Load]]) -> None:
+    throughput = record.table("Texts per second", unit="1/s", better="higher", floors=(IN_PROCESS,))
+    share = record.table("Throughput over HTTP, as a share of that in process", better="higher")
+    quantiles = {
+        0.5: record.table("Median latency", unit="ms", better="lower"),
+        0.99: record.table("99th percentile of latency", unit="ms", better="lower"),
+    }
+    for kind, rates in in_process.items():
+        throughput.add(IN_PROCESS, {"texts": kind}, rates)
+    for (kind, name), samples in loads.items():
+        failed = sum(load.broken + len(load.latencies_s) - load.statuses[200] for load in samples)
+        rates = [load.statuses[200] / load.seconds for load in samples]
+        note = f"{failed} requests not answered 200" if failed else ""
+        throughput.add(name, {"texts": kind}, rates, note)
+        for quantile, table in quantiles.items():
+            table.add(name, {"texts": kind}, [load.quantile_ms(quantile) for load in samples])
+        if name == HARDMAX.name:
+            shares = [http / floor for http, floor in zip(rates, in_process[kind], strict=True)]
+            share.add("ours", {"texts": kind, "target": TARGET_SHARE}, shares)
+    latency = record.table("99th percentile of short texts, alone and next to other requests", unit="ms")
+    slowdown = record.table("Slowdown of short texts next to other requests", better="lower")
+    late_ms = {name: [load.quantile_ms(0.99) for load in samples] for name, samples in short.items()}
+    for name, times_ms in late_ms.items():
+        latency.add("ours", {"next to": name}, times_ms)
+        if name in TARGET_SLOWDOWN:
+            case = {"next to": name, "target": TARGET_SLOWDOWN[name]}
+            slowdown.add("ours", case, [a / b for a, b in zip(times_ms, late_ms[ALONE], strict=True)])
+
+
+def main() -> None:
+    options = argument_parser(
+        __doc__, rounds=(5, "of every subject"), seconds=(4.0, "of each measurement")
+    ).parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 1, 1.0
+    packages = ("fastapi", "uvicorn", "onnxruntime", "numpy")
+    record = Record("load", "The service over HTTP", packages, PRETRAINED)
+    add_tables(record, *measure_servers(options.rounds, options.seconds))
+    record.note(
+        f"Sentences have 22 words, reviews 230: one a request, with leaders; keep-alive, a closed loop of "
+        f"{CONCURRENCY} connections ({SHORT_CONNECTIONS} for the last tables); {options.seconds:g} s a "
+        f"sample, and {DURATION[REVIEWS] * options.seconds:g} s of reviews. The load has the other core. "
+        "Both serve the pretrained graphs through the same code, so only the way of serving differs. TEI's "
+        "way is its queue, written in Python."
+    )
+    record.write(quick=options.quick)
+
+
+if __name__ == "__main__":
+    main()

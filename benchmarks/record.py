@@ -16,12 +16,13 @@ import os
 import platform
 import statistics
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from service import __version__
 from service.runtime.bundle import PRETRAINED_DEFAULT, PRETRAINED_ENCODER
@@ -32,6 +33,35 @@ MODELS = ROOT / "service/pretrained"
 PRETRAINED = (PRETRAINED_ENCODER, PRETRAINED_DEFAULT)  # what texts are measured with
 
 Case = dict[str, Any]  # of strings, numbers and booleans
+T = TypeVar("T")
+
+
+def timed(run: Callable[[], T], clock: Callable[[], float] = time.perf_counter) -> tuple[T, float]:
+    """Return the result of a run and its seconds."""
+    start_s = clock()
+    result = run()
+    return result, clock() - start_s
+
+
+def run_times(run: Callable[[], object], repeats: int, budget_s: float = math.inf) -> list[float]:
+    """Return the seconds of each run, after one that warms up: of `repeats`, or of fewer within the budget.
+
+    If the first run alone takes the whole budget, it is the only one, and its seconds are returned.
+    """
+    warm_s = timed(run)[1]
+    samples: list[float] = []
+    while len(samples) < repeats and warm_s + sum(samples) + max(samples, default=warm_s) <= budget_s:
+        samples.append(timed(run)[1])
+    return samples or [warm_s]
+
+
+def rate(run: Callable[[], int], seconds: float) -> float:
+    """Return what the runs count, per second: as many runs as begin within `seconds`."""
+    count, elapsed_s = 0, 0.0
+    while elapsed_s < seconds:
+        counted, took_s = timed(run)
+        count, elapsed_s = count + counted, elapsed_s + took_s
+    return count / elapsed_s
 
 
 def argument_parser(doc: str | None, *, with_data: bool = False, **defaults: Any) -> argparse.ArgumentParser:

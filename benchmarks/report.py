@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.record import RESULTS, ROOT, card_path, digest
 
 ORDER = (
-    "texts", "http", "faithfulness", "own", "own-setfit", "own-costs", "clouds", "exact", "startup", "sizing",
-    "processing", "soak", "faults", "attacks", "fuzz", "fuzz-clouds", "fuzz-control",
+    "texts", "load", "faithfulness", "custom", "custom-setfit", "custom-costs", "clouds", "exact", "machine",
+    "faults", "attacks",
 )  # fmt: skip
 NOISE_RATIO = 1.05  # smaller differences are noise on a shared machine
 NOISE_POINTS = 1.0  # the same for percentages
@@ -58,7 +58,8 @@ def render_chapter(record: Document) -> str:
     replaced = [name for name, version in record["models"].items() if version != digest(card_path(name))]
     notes = record["notes"]
     if replaced:
-        notes = [f"Measured with {' and '.join(replaced)} of an earlier release.", *notes]
+        names = " and ".join(replaced)
+        notes = [f"Measured with {names} of an earlier release; `make bench` renews these figures.", *notes]
     return CHAPTER.format(
         **{name: record[name] for name in ("title", "command", "seconds", "machine")},
         day=record["date"][:10],

@@ -1,120 +1,83 @@
-"""The servers that are compared: how to start each of them, and what to send.
-
-Every peer has its own virtual environment (environments.py), so that no peer's pins affect another peer.
-"""
+"""The servers that are measured: how to start each of them, and what to send."""
 
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
 
-from benchmarks.environments import ROOT, environment
-from benchmarks.load import post, send_request
+from benchmarks.record import ROOT
 
 START_S = 90
-SERVER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+JSON, NPY = "application/json", "application/x-npy"
+QUIET = ("--log-level", "warning")
 
-Start = Callable[[str, int, Path], tuple[list[str], dict[str, str]]]
+
+@dataclass(frozen=True)
+class Request:
+    """A POST request."""
+
+    path: str
+    body: bytes
+    content_type: str = JSON
+
+    def send(self, connection: HTTPConnection) -> tuple[int, bytes]:
+        """Send it on a connection; return the status and the body of the response."""
+        connection.request("POST", self.path, self.body, {"content-type": self.content_type})
+        response = connection.getresponse()
+        return response.status, response.read()
 
 
 @dataclass(frozen=True)
 class Server:
-    """A subject: `start(python, port, folder)` returns its command line and environment variables."""
+    """A subject: the arguments of Python that start it, without its port, and its requests and answers."""
 
     name: str
-    requirements: str | None  # None: our own environment
-    start: Start
+    arguments: tuple[str, ...]
     path: str
-    body: Callable[[str], dict[str, Any]]  # the request for a text
+    field: str  # of a request: the text
     item: Callable[[Any], dict[str, Any]]  # the classification in the response
 
-    def request(self, text: str) -> bytes:
-        return post(self.path, json.dumps(self.body(text)).encode())
-
-
-def _hardmax(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    flags = ["--port", str(port), "--log-level", "warning"]
-    return [python, "-m", "service.cli.main", "serve", *flags], {}
-
-
-def _tei(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    flags = ["--no-access-log", "--log-level", "warning", "--loop", "uvloop", "--http", "httptools"]
-    return [python, "-m", "uvicorn", "benchmarks.peers.tei:app", "--port", str(port), *flags], {}
-
-
-def _litserve(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    return [python, "-m", "benchmarks.peers.lit", str(port)], {}
-
-
-def _bentoml(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    flags = ["--host", "127.0.0.1", "--port", str(port), "--working-dir", str(ROOT)]
-    variables = {"BENTOML_HOME": str(folder), "BENTOML_DO_NOT_TRACK": "True"}
-    return [python, "-m", "bentoml", "serve", "benchmarks.peers.bento:Reviews", *flags], variables
-
-
-def _mlserver(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    server = {"host": "127.0.0.1", "http_port": port, "grpc_port": free_port(), "metrics_port": free_port()}
-    (folder / "settings.json").write_text(json.dumps({**server, "parallel_workers": 0, "debug": False}))
-    batching = {"max_batch_size": 32, "max_batch_time": 0.001}
-    model = {"name": "reviews", "implementation": "benchmarks.peers.mls.Reviews", **batching}
-    (folder / "model-settings.json").write_text(json.dumps(model))
-    return [str(Path(python).parent / "mlserver"), "start", str(folder)], {}
-
-
-def _tensor(text: str) -> dict[str, Any]:
-    return {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": [text]}]}
+    def request(self, text: str) -> Request:
+        return Request(self.path, json.dumps({self.field: text}).encode())
 
 
 HARDMAX = Server(
-    "ours", None, _hardmax, "/classify", lambda text: {"input": text}, lambda answer: answer["data"][0]
+    "ours", ("-m", "service.cli.main", "serve", *QUIET), "/classify", "input", lambda body: body["data"][0]
 )
-PEERS = (
-    Server("TEI's way", None, _tei, "/predict", lambda text: {"inputs": text}, lambda items: items[0]),
-    Server("LitServe", "litserve", _litserve, "/predict", lambda text: {"input": text}, HARDMAX.item),
-    Server(
-        "BentoML", "bentoml", _bentoml, "/predict", lambda text: {"input": [text]}, lambda items: items[0]
-    ),
-    Server(
-        "MLServer",
-        "mlserver",
-        _mlserver,
-        "/v2/models/reviews/infer",
-        _tensor,
-        lambda answer: json.loads(answer["outputs"][0]["data"][0]),
-    ),
-)
-
-
-def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
-    """Return the versions of packages that another interpreter imports."""
-    program = "import sys, json, importlib.metadata as m; "
-    program += "print(json.dumps({name: m.version(name) for name in sys.argv[1:]}))"
-    printed = subprocess.run([python, "-c", program, *packages], check=True, capture_output=True).stdout
-    return json.loads(printed)
+TEI = Server(
+    "TEI's way", ("-m", "uvicorn", "benchmarks.peers.tei:app", "--no-access-log", *QUIET), "/predict",
+    "inputs", lambda items: items[0],
+)  # fmt: skip
 
 
 @contextmanager
-def running(server: Server, probe: str, cpus: set[int]) -> Iterator[tuple[int, int]]:
+def running(server: Server, probe: str, cpus: set[int], *flags: str) -> Iterator[tuple[int, int]]:
     """Run a server on `cpus` until the end of the block; yield its port and process id once it answers."""
-    python, port = environment(server.requirements), free_port()
-    with TemporaryDirectory() as folder:
-        command, variables = server.start(python, port, Path(folder))
-        with pinned(cpus), open(Path(folder) / "log", "wb") as log:
+    port = free_port()
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
+    env = {**inherited, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, *server.arguments, "--port", str(port), *flags]
+    with TemporaryDirectory() as folder, open(Path(folder) / "log", "w+b") as log:
+        with pinned(cpus):
             process = subprocess.Popen(
-                command, cwd=ROOT, env=_environment(variables), stdout=log, stderr=log, start_new_session=True
+                command, cwd=ROOT, env=env, stdout=log, stderr=log, start_new_session=True
             )
         try:
-            _wait(server, port, process, probe, Path(folder) / "log")
+            if not _answers(server, port, process, probe):
+                log.seek(0)
+                raise RuntimeError(f"{server.name} does not answer:\n{log.read()[-3000:].decode()}")
             yield port, process.pid
         finally:
             _stop(process)
@@ -131,23 +94,15 @@ def pinned(cpus: set[int]) -> Iterator[None]:
         os.sched_setaffinity(0, previous)
 
 
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
-    return {**inherited, **SERVER_ENVIRONMENT, **variables}
-
-
-def _wait(server: Server, port: int, process: subprocess.Popen[bytes], probe: str, log: Path) -> None:
+def _answers(server: Server, port: int, process: subprocess.Popen[bytes], probe: str) -> bool:
     """Wait until the server classifies the text `probe`."""
-    deadline = time.monotonic() + START_S
-    request = server.request(probe)
+    deadline, request = time.monotonic() + START_S, server.request(probe)
     while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if send_request(port, request)[0] == 200:
-                return
-        except OSError:
-            pass
-        time.sleep(0.1)
-    raise RuntimeError(f"{server.name} does not answer:\n{log.read_text(errors='replace')[-3000:]}")
+        with suppress(OSError), closing(HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+            if request.send(connection)[0] == 200:
+                return True
+        time.sleep(0.005)
+    return False
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

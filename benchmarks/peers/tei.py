@@ -12,21 +12,24 @@ from typing import Any
 import orjson
 from fastapi import FastAPI, Request, Response
 
-from benchmarks.peers.sentiment import Classifier
+from model_export.measure.served import ServedModel
+from service.runtime.bundle import PRETRAINED_DEFAULT
+from service.runtime.session import Runtime
+from service.settings import PRETRAINED_FOLDER
 
 MAX_BATCH_TOKENS = 16_384  # its default
 Waiting = tuple[str, asyncio.Future[dict[str, Any]], asyncio.AbstractEventLoop]
 waiting_texts: queue.SimpleQueue[Waiting] = queue.SimpleQueue()
 
 
-def classify_batches(classifier: Classifier) -> None:
+def classify_batches(model: ServedModel) -> None:
     while True:
         batch = [waiting_texts.get()]
         tokens = len(batch[0][0]) // 4
         while tokens < MAX_BATCH_TOKENS and not waiting_texts.empty():
             batch.append(waiting_texts.get())
             tokens += len(batch[-1][0]) // 4
-        items = classifier.classify([text for text, _, _ in batch])
+        items = model.classify([text for text, _, _ in batch])
         batch[0][2].call_soon_threadsafe(set_results, batch, items)
 
 
@@ -38,7 +41,8 @@ def set_results(batch: list[Waiting], items: list[dict[str, Any]]) -> None:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    threading.Thread(target=classify_batches, args=(Classifier(),), daemon=True).start()
+    model = ServedModel(PRETRAINED_FOLDER, PRETRAINED_DEFAULT, Runtime("cpu", 1))
+    threading.Thread(target=classify_batches, args=(model,), daemon=True).start()
     yield
 
 

@@ -1,23 +1,20 @@
-"""Peers have the same libraries and compute the same; a failed installation is noted in the report."""
+"""Peers compute what they should, with random weights; a failed installation is noted in the report."""
 
-import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from encoders import RELATIVE, TINY, random_encoder
 from numpy.typing import NDArray
-from paths import ROOT
-from pins import read_pins
+from onnx import numpy_helper
 from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.clouds import CLOUDS, HardmaxLayer, hull_peer, numpy_peer
-from benchmarks.environments import CannotInstall, _run, environment
-from benchmarks.http import MODEL_LIBRARIES, is_present
-from benchmarks.record import Record
-from benchmarks.servers import HARDMAX
-from benchmarks.soft_transformers import DISTILBERT, Pooled, SoftTransformer
+from benchmarks.environments import why_it_failed
+from benchmarks.models import Pooled, SoftTransformer, export, random_twin
 from model_export.encoder.attention import PAD
 from model_export.encoder.layer import EncoderConfig
 from model_export.encoder.model import Encoder
@@ -34,37 +31,7 @@ from service.text.tokenizer import TokenizedText
 )
 def test_failed_installation_has_a_reason_of_one_line(output: str, reason: str) -> None:
     program = f"import sys; sys.stderr.write({output!r}); sys.exit(3)"
-    with pytest.raises(CannotInstall) as error:
-        _run(sys.executable, "-c", program)
-    assert str(error.value) == reason
-
-
-def test_our_own_environment_is_always_present() -> None:
-    record = Record("http", "HTTP", MODEL_LIBRARIES)
-    assert environment(None) == sys.executable
-    assert is_present(HARDMAX, record)
-    assert record.notes == []
-
-
-PRINT_MODULES = """
-import sys
-from benchmarks.peers.sentiment import Classifier
-Classifier().classify(["fine"])
-print(*{name for name in sys.modules if "." not in name and name[0] != "_"} - sys.stdlib_module_names)
-"""
-
-OF_PYDANTIC = {"annotated_types", "pydantic_core", "typing_extensions", "typing_inspection"}  # it bounds them
-
-
-def test_http_peers_have_our_versions_of_the_libraries_of_the_model() -> None:
-    modules = subprocess.check_output([sys.executable, "-c", PRINT_MODULES], cwd=ROOT, text=True).split()
-    needed = {name for name in modules if not (ROOT / name).is_dir()} - OF_PYDANTIC
-    assert {"numpy", "onnxruntime"} <= needed
-    our_pins = read_pins((ROOT / "constraints.txt").read_text())
-    for peer in ("litserve", "bentoml", "mlserver"):
-        peer_pins = read_pins((ROOT / f"benchmarks/requirements-{peer}.txt").read_text())
-        differing = {name for name in needed if peer_pins.get(name) != our_pins[name]}
-        assert differing == set(), peer
+    assert why_it_failed(sys.executable, "-c", program) == reason
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -75,10 +42,27 @@ def test_hardmax_and_peers_take_the_same_step(cloud: str, d: int) -> None:
         np.testing.assert_allclose(HardmaxLayer()(points), peer(points)(points), atol=1e-12)
 
 
-def test_transformer_has_the_size_of_distilbert() -> None:
-    with torch.device("meta"):  # shapes without numbers
-        encoder = Encoder(DISTILBERT)
-    assert 65e6 < sum(weights.numel() for weights in encoder.parameters()) < 67e6
+@pytest.fixture(scope="module")
+def twin() -> Encoder:
+    return random_twin()
+
+
+def test_twin_has_the_size_of_distilbert(twin: Encoder) -> None:
+    assert 65e6 < sum(weights.numel() for weights in twin.parameters()) < 67e6
+
+
+def test_no_weight_of_a_peer_is_constant(twin: Encoder) -> None:
+    """An `Encoder` starts from zeros: its products cost less than those of trained weights."""
+    constant = {name for name, weights in twin.named_parameters() if weights.unique().numel() < 2}
+    assert constant == set()
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_graph_of_a_peer_has_no_constant_matrix(int8: bool, tmp_path: Path) -> None:
+    graph = onnx.load(export(Pooled(random_twin(TINY)), tmp_path, int8=int8)).graph
+    matrices = [numpy_helper.to_array(tensor) for tensor in graph.initializer if len(tensor.dims) == 2]
+    assert len(matrices) > 6 * TINY.layers
+    assert all(np.ptp(matrix.astype(float)) > 0 for matrix in matrices)
 
 
 @pytest.mark.parametrize("config", [TINY, RELATIVE], ids=["absolute positions", "relative positions"])

@@ -9,9 +9,8 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from benchmarks.load import CHUNKED, is_complete, unchunk
 from tests.soak.mix import REFUSAL_STATUSES, Mix, Scenario
-from tests.support.raw_http import find_defect
+from tests.support.raw_http import CHUNKED, find_defect, is_complete, unchunk
 
 TIMEOUT_S = 70.0
 

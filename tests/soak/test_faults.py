@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 from edge import edge
-from raw_http import post_request, request_head
+from raw_http import connect, post_request, read_response, request_head
 from server import SERVE, Server, environ, eventually, serving
 
-from benchmarks.load import send_request
 from benchmarks.record import Case, Record
 from benchmarks.servers import free_port
 from tests.soak.crowd import Crowd, Tally
@@ -99,6 +98,14 @@ def run_crowd_during(
     assert len(tally.broken_connections) <= lost, tally.broken_connections
     assert len(tally.accepted_s) > 50
     return tally
+
+
+def send_request(port: int, request: bytes) -> tuple[int, bytes]:
+    """Send a request on a new connection; return the status and the body of the response."""
+    with connect(port) as connection:
+        connection.sendall(request)
+        head, body = read_response(connection)
+    return int(head[9:12]), body
 
 
 def all_workers_ready(server: Server) -> bool:

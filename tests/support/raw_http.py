@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.load import is_complete
-
 JSON = b"application/json"
 NPY = b"application/x-npy"
 ERROR_TYPES = {
@@ -29,6 +27,30 @@ ERROR_TYPES = {
     504: "deadline_exceeded",
 }
 RETRYABLE = (429, 503)  # with Retry-After
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
+
+
+def is_complete(response: bytes) -> bool:
+    """Return whether these bytes are a whole HTTP response."""
+    head_ends = response.find(b"\r\n\r\n")
+    if head_ends < 0:
+        return False
+    length = LENGTH.search(response, 0, head_ends + 2)
+    if length:
+        return len(response) >= head_ends + 4 + int(length[1])
+    return CHUNKED.search(response, 0, head_ends + 2) is not None and response.endswith(b"0\r\n\r\n")
+
+
+def unchunk(body: bytes) -> bytes:
+    """Return the content of a body in chunked transfer encoding."""
+    content = b""
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        length = int(size, 16)
+        content += rest[:length]
+        body = rest[length + 2 :] if length else b""
+    return content
 
 
 def request_head(size: int, path: str = "/classify", content_type: bytes = JSON) -> bytes:

@@ -1,8 +1,8 @@
 """Custom models of a few rows, compared with TF-IDF, a softmax encoder with a linear head, and SetFit.
 
-    python -m benchmarks.own --data ../shared/data --encoder ENCODER [--quick] [--split validation]
-    python -m benchmarks.own --data ../shared/data --encoder ENCODER --only costs
-    python -m benchmarks.own --data ../shared/data --encoder ENCODER --only setfit
+    python -m benchmarks.custom --data ../shared/data --encoder ENCODER [--quick] [--split validation]
+    python -m benchmarks.custom --data ../shared/data --encoder ENCODER --only costs
+    python -m benchmarks.custom --data ../shared/data --encoder ENCODER --only setfit
 
 Models are measured on the test split and trained on other rows; the pretrained encoder was trained on
 neither. For experiments use the validation split. The tasks are the corpus that a text comes from, sentiment
@@ -16,41 +16,34 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from benchmarks.environments import install_packages
+from benchmarks.models import Floats
 from benchmarks.peers.set_fit import MAX_STEPS, PAIRS_PER_ROW, PAIRS_PER_STEP, fit_set_fit, predict_set_fit
-from benchmarks.record import ROOT, Record, Table, argument_parser
+from benchmarks.record import ROOT, Record, Table, argument_parser, run_times, timed
 from benchmarks.rows import PACKAGES, SEVERAL, SUBJECTS, TEST_TEXTS, TEXT_LENGTHS, TextsByLabels, read_tasks
-from benchmarks.soft_transformers import Floats
 from evaluation.baseline import new_baseline
 from evaluation.folds import stratified_folds
 from evaluation.labels import Rows
-from model_export.bundle import write_bundle
 from model_export.data.corpora import read_table
 from model_export.data.training_set import Ints
-from model_export.head import graph, ood, quantized
+from model_export.head import ood
 from model_export.head.cross_validation import cross_validate
 from model_export.head.encoded import EncodedTexts, encode_texts
-from model_export.head.fitting import fixed_scales, predict_logits
+from model_export.head.fitting import predict_logits
 from model_export.head.train import open_encoder
-from service.runtime.bundle import PRETRAINED_ENCODER, Bundle
-from service.runtime.card import HEAD
-from service.runtime.session import Runtime
+from service.runtime.bundle import PRETRAINED_ENCODER
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
-from service.text.head import Head
-from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 SoftEncoder = Callable[[Sequence[str]], Floats]  # texts -> mean hidden states
 SIZES = (8, 32, 128)  # training rows per label
@@ -60,7 +53,6 @@ SET_FIT_SEEDS = 2
 SET_FIT_TASKS = (SUBJECTS, "sentiment of electronics, 2 labels")  # of all sizes; of others the smallest
 LANGUAGES = Path(__file__).with_name("languages.txt")
 TRAINING_ROWS = (3_000, 10_000)  # whose training is timed
-HEADS = 10  # compared with a single head
 LIBRARIES = ("onnxruntime", "numpy", "scikit-learn", "torch")
 
 
@@ -183,85 +175,46 @@ def measure_ood(
 # ---- costs
 
 
-def time_training(file: Path) -> float:
-    """Return the seconds of `hardmax-export train`, with the start of Python and torch."""
+def train_once(file: Path) -> None:
+    """Run `hardmax-export train`, with the start of Python and torch."""
     with tempfile.TemporaryDirectory() as folder:
-        start_s = time.perf_counter()
         train = ("model_export.cli", "train", str(file), "--models-dir", folder, "--name", "mine")
         subprocess.run([sys.executable, "-m", *train], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
-        return time.perf_counter() - start_s
 
 
 def measure_training(data: Path, table: Table, sizes: Sequence[int]) -> None:
-    table.add(
-        "ours", {"rows": 57}, [time_training(ROOT / "examples/reviews.csv") for _ in range(3 if sizes else 1)]
-    )
+    file = ROOT / "examples/reviews.csv"
+    n_rows = len(file.read_text().splitlines()) - 1
+    table.add("ours", {"rows": n_rows}, run_times(lambda: train_once(file), 3 if sizes else 0))
     rows = read_table(data / "yelp/sentences.tsv.gz", "")
     random.Random(0).shuffle(rows)  # the file has them by label
     for size in sizes:
-        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-            file.writelines(json.dumps({"text": row.text, "label": row.target}) + "\n" for row in rows[:size])
-            file.flush()
-            table.add("ours", {"rows": size}, [time_training(Path(file.name))])
-
-
-def measure_heads(task: Task, encoder: Bundle, table: Table, rounds: int) -> None:
-    """Compare ten heads with one on the same encoder."""
-    train = task.draw(SIZES[0], 0)
-    folds = [np.arange(len(train))[i::5] for i in range(5)]
-    head, _ = cross_validate(task.select(train), task.states.take(train), folds)
-    model = graph.to_onnx(quantized.quantize(head, fixed_scales(task.states.width)))
-    runtime = Runtime("cpu", 1)
-    served = Encoder.load(encoder, runtime)
-    texts = task.select(task.test).texts
-    loaded: list[Head] = []
-    samples: dict[int, list[float]] = {1: [], HEADS: []}
-
-    def round_ms(count: int) -> float:
-        start_s = time.perf_counter()
-        for text in texts:
-            classify_all(make_tasks([text], ClassifyOptions(tuple(loaded[:count]))))
-        return 1e3 * (time.perf_counter() - start_s) / len(texts)
-
-    for count in samples:
-        while len(loaded) < count:
-            loaded.append(Head.load(make_bundle(model, task.rows, encoder), runtime, served))
-        round_ms(count)
-    for _ in range(rounds):  # in turn: what slows one down slows down the other
-        for count, times in samples.items():
-            times.append(round_ms(count))
-    for count, times in samples.items():
-        table.add("ours", {"heads": count}, times)
-
-
-def make_bundle(model: onnx.ModelProto, rows: Rows, encoder: Bundle) -> Bundle:
-    card = {
-        "name": "mine@1", "description": "A head of a benchmark.", "labels": list(rows.labels),
-        "abstain_margin": 0.02, "fold_names": False,
-        "encoder": {"name": encoder.name, "sha256": encoder.card["model_sha256"]},
-    }  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        return write_bundle(Path(folder), HEAD, card, model)
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as jsonl:
+            jsonl.writelines(
+                json.dumps({"text": row.text, "label": row.target}) + "\n" for row in rows[:size]
+            )
+            jsonl.flush()
+            table.add("ours", {"rows": size}, [timed(partial(train_once, Path(jsonl.name)))[1]])
 
 
 def main() -> None:
     parser = argument_parser(__doc__, with_data=True, seeds=(5, "draws of rows"))
     parser.add_argument("--split", choices=["validation", "test"], default="test", help="what is measured on")
-    parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
+    parser.add_argument("--only", choices=["accuracy", "costs", "setfit"], help="one of the three files")
     options = parser.parse_args()
-    bundle, encoder = open_encoder(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
+    if options.only in (None, "costs"):
+        record_costs(options)
+    if options.only == "costs":
+        return
+    _, encoder = open_encoder(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
     install_error = install_packages("setfit")
-    soft = None if install_error or options.only == "costs" else load_soft_encoder(options.encoder)
+    soft = None if install_error else load_soft_encoder(options.encoder)
     texts = read_tasks(options.data, options.split, SIZES[0] if options.quick else max(SIZES))
     if options.quick:
         texts = {name: texts[name] for name in (SUBJECTS, SEVERAL)}
-    if options.only == "costs":
-        texts = {SUBJECTS: texts[SUBJECTS]}
     tasks = {name: encode_task(texts[name], encoder, soft) for name in texts}
-    if options.only in (None, "right"):
+    if options.only in (None, "accuracy"):
         record_accuracy(tasks, encoder, install_error, options)
-    if options.only in (None, "costs"):
-        record_costs(tasks[SUBJECTS], bundle, options)
     if options.only == "setfit" and install_error:
         raise SystemExit(install_error)
     if options.only in (None, "setfit") and not install_error:
@@ -273,7 +226,7 @@ def record_accuracy(
 ) -> None:
     sizes, seeds = (SIZES[:1], 1) if options.quick else (SIZES, options.seeds)
     libraries = LIBRARIES if install_error else (*LIBRARIES, "sentence-transformers")
-    record = Record("own", "Custom models", libraries, [PRETRAINED_ENCODER])
+    record = Record("custom", "Custom models", libraries, [PRETRAINED_ENCODER])
     record.note(
         f"Texts have {TEXT_LENGTHS.start} to {TEXT_LENGTHS.stop - 1} characters; figures are of {TEST_TEXTS} "
         f"texts per label of the {options.split} split. Each sample is another draw of rows. Where a text "
@@ -302,7 +255,7 @@ def record_accuracy(
 def record_set_fit(tasks: dict[str, Task], options: argparse.Namespace) -> None:
     sizes, seeds = (SIZES[:1], 1) if options.quick else (SIZES, SET_FIT_SEEDS)
     record = Record(
-        "own-setfit", "Custom models compared with SetFit", (*LIBRARIES, "setfit"), [PRETRAINED_ENCODER]
+        "custom-setfit", "Custom models compared with SetFit", (*LIBRARIES, "setfit"), [PRETRAINED_ENCODER]
     )
     record.note(
         f"Data sets as in the chapter before; {seeds} draws of rows, the same for all. SetFit tunes the "
@@ -316,10 +269,8 @@ def record_set_fit(tasks: dict[str, Task], options: argparse.Namespace) -> None:
     record.write(quick=options.quick)
 
 
-def record_costs(task: Task, encoder: Bundle, options: argparse.Namespace) -> None:
-    record = Record("own-costs", "Cost of custom models", LIBRARIES, [PRETRAINED_ENCODER])
-    times = record.table("One text on one core", unit="ms", better="lower")
-    measure_heads(task, encoder, times, 1 if options.quick else 5)
+def record_costs(options: argparse.Namespace) -> None:
+    record = Record("custom-costs", "Cost of custom models", LIBRARIES, [PRETRAINED_ENCODER])
     table = record.table("Training and export", unit="s", better="lower")
     measure_training(options.data, table, () if options.quick else TRAINING_ROWS)
     record.write(quick=options.quick)
