@@ -13,10 +13,11 @@ from small_models import link_small_models
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-# Repeatable examples: `make fuzz` searches for new ones.
+# Repeatable examples, except for `--hypothesis-profile=long` (`make fuzz`), which searches for new ones.
 settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
-settings.register_profile("many", settings.get_profile("few"), max_examples=300)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "many" if os.environ.get("CI") else "few"))
+settings.register_profile("many", settings.get_profile("few"), max_examples=100)
+settings.register_profile("long", max_examples=10_000, deadline=None, database=None)
+settings.load_profile("many" if os.environ.get("CI") else "few")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from benchmarks.clouds import CLOUDS, HardmaxLayer, hull_peer, numpy_peer
 from benchmarks.environments import why_it_failed
 from benchmarks.models import Pooled, SoftTransformer, export, random_twin
 from model_export.encoder.attention import PAD
-from model_export.encoder.layer import EncoderConfig
 from model_export.encoder.model import Encoder
 from service.text.tokenizer import TokenizedText
 
@@ -57,16 +56,15 @@ def test_no_weight_of_a_peer_is_constant(twin: Encoder) -> None:
     assert constant == set()
 
 
-@pytest.mark.parametrize("int8", [False, True])
-def test_graph_of_a_peer_has_no_constant_matrix(int8: bool, tmp_path: Path) -> None:
-    graph = onnx.load(export(Pooled(random_twin(TINY)), tmp_path, int8=int8)).graph
+def test_int8_graph_of_a_peer_has_no_constant_matrix(tmp_path: Path) -> None:
+    graph = onnx.load(export(Pooled(random_twin(TINY)), tmp_path, int8=True)).graph
     matrices = [numpy_helper.to_array(tensor) for tensor in graph.initializer if len(tensor.dims) == 2]
     assert len(matrices) > 6 * TINY.layers
     assert all(np.ptp(matrix.astype(float)) > 0 for matrix in matrices)
 
 
-@pytest.mark.parametrize("config", [TINY, RELATIVE], ids=["absolute positions", "relative positions"])
-def test_soft_transformer_answers_batches_of_any_size_as_torch_does(config: EncoderConfig) -> None:
+def test_soft_transformer_answers_batches_of_any_size_as_torch_does() -> None:
+    config = RELATIVE  # the shape of ours, with fewer numbers
     encoder = random_encoder(config)
     texts = {str(n): np.random.default_rng(n).integers(1, config.vocabulary, n) for n in (5, 9, 2)}
     transformer = SoftTransformer(lambda text: one_chunk(texts[text]), encoder)

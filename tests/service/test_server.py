@@ -31,6 +31,7 @@ from service.settings import PRETRAINED_FOLDER
 CLOSING = post_request(b'{"input": "superb"}').replace(
     b"content-length", b"connection: close\r\ncontent-length", 1
 )
+CLOUD, ENDLESS = npy(np.random.default_rng(3).normal(size=(500, 8))), "/dynamics?stop=never&max_layers=100000"
 
 
 @pytest.fixture
@@ -45,17 +46,10 @@ def label(client: httpx.Client, model: str = "tiny") -> str:
     return str(answer.json()["data"][0]["label"])
 
 
-def test_long_head_in_pieces_is_read(models: Path) -> None:
-    head = b"GET /health?%s HTTP/1.1\r\nhost: localhost\r\n\r\n" % (b"a" * 60_000)
-    with serving(models, default_model="tiny") as server, connect(server.port) as caller:
-        caller.sendall(head[:30_000])
-        time.sleep(0.2)  # so that the server reads the first piece alone
-        caller.sendall(head[30_000:])
-        assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
-
-
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
-def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int) -> None:
+def test_sigterm_under_load_loses_no_accepted_request_and_every_log_line_is_json(
+    models: Path, workers: int
+) -> None:
     statuses: list[int] = []
 
     def call(server: Server) -> None:
@@ -77,13 +71,18 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
                     return
                 statuses.append(int(response[9:12] or 0))
 
-    with serving(models, default_model="tiny", workers=workers) as server, ThreadPoolExecutor(8) as pool:
+    options = {"default_model": "tiny", "workers": workers, "log_format": "json"}
+    with serving(models, **options) as server, ThreadPoolExecutor(8) as pool:
         callers = [pool.submit(call, server) for _ in range(8)]
         eventually(lambda: len(statuses) > 50)
         assert server.stop() == 0
         for caller in callers:
             caller.result(TIMEOUT_S)
     assert set(statuses) == {200}
+    messages = [json.loads(line).get("message", "") for line in server.output.splitlines()]
+    greeting = f"hardmax {__version__} on {server.url}; page {server.url}/ "
+    assert any(message.startswith(greeting) for message in messages)
+    assert "stopping on SIGTERM, within 30 s" in messages
 
 
 def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
@@ -111,15 +110,6 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
         assert ["page", f"{server.url}/   (documentation /docs, metrics /metrics)"] in lines
 
 
-def test_every_line_of_the_json_format_is_json(models: Path) -> None:
-    with serving(models, default_model="tiny", log_format="json") as server:
-        assert server.stop() == 0
-    messages = [json.loads(line).get("message", "") for line in server.output.splitlines()]
-    greeting = f"hardmax {__version__} on {server.url}; page {server.url}/ "
-    assert any(message.startswith(greeting) for message in messages)
-    assert messages[-1] == "stopping on SIGTERM, within 30 s"
-
-
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
 def test_stop_ends_within_its_grace_period_whatever_still_runs(
     models: Path, workers: int, monkeypatch: pytest.MonkeyPatch
@@ -144,7 +134,7 @@ def test_stop_ends_within_its_grace_period_whatever_still_runs(
 def test_second_interrupt_stops_at_once(models: Path) -> None:
     settings = {"default_model": "tiny", "shutdown_grace_s": 600, "request_timeout_s": 600}
     with serving(models, **settings) as server, connect(server.port) as caller:
-        caller.sendall(post_request(long_cloud(), "/dynamics?stop=never&max_layers=100000", NPY))
+        caller.sendall(post_request(CLOUD, ENDLESS, NPY))
         with server.client() as client:
             eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
         server.process.send_signal(signal.SIGINT)
@@ -305,19 +295,13 @@ def start(**settings: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *SERVE], env=env, text=True, capture_output=True, timeout=60)
 
 
-def long_cloud() -> bytes:
-    """Return an npy body of a cloud that takes some seconds, in layers of a fraction of a second."""
-    return npy(np.random.default_rng(3).normal(size=(60_000, 32)))
-
-
 def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
-    content_type = {"content-type": "application/x-npy"}
+    headers = {"content-type": "application/x-npy", "accept": "application/x-ndjson"}
     with serving(models, default_model="tiny", request_timeout_s=0.5) as server, server.client() as client:
-        response = client.post("/dynamics", content=long_cloud(), headers=content_type)
+        response = client.post(ENDLESS, content=CLOUD, headers={**headers, "accept": "*/*"})
         assert refusal(response) == (504, "deadline_exceeded", None)
         eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200)
-        headers = {**content_type, "accept": "application/x-ndjson"}
-        with client.stream("POST", "/dynamics", content=long_cloud(), headers=headers) as response:
+        with client.stream("POST", ENDLESS, content=CLOUD, headers=headers) as response:
             last = json.loads(list(response.iter_lines())[-1])
         assert last["error"]["type"] == "deadline_exceeded"
         assert status_of(server.port, request_head(9) + b"{") == 504  # the rest is never sent
@@ -327,7 +311,7 @@ def test_too_many_requests_at_once_are_refused_with_retry_after(models: Path) ->
     with serving(models, default_model="tiny", max_concurrent_requests=2) as server:
         connections = [connect(server.port) for _ in range(2)]
         for connection in connections:
-            connection.sendall(post_request(long_cloud(), "/dynamics", NPY))
+            connection.sendall(post_request(CLOUD, ENDLESS, NPY))
         with server.client() as client:
             eventually(lambda: "hardmax_requests_in_flight 2" in client.get("/metrics").text)
             for body in ({"input": "good"}, {"input": ["good", "bad"]}):

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from server import Server, environ
 
 from hardmax import Local
+from service.cli.main import main
 
 Run = Callable[..., str]
 REVIEWS = 'id,review,stars\n1,"superb, good film",5\n2,,3\n3,awful film,1\n'
@@ -39,12 +41,14 @@ def shell(command: str, folder: Path, heads: Path) -> subprocess.CompletedProces
     )  # fmt: skip
 
 
-def test_shell_file_is_written_with_all_rows_and_their_answers(
-    folder: Path, heads: Path, server: Server
+def test_file_is_written_with_all_rows_and_their_answers(
+    folder: Path, heads: Path, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    process = shell(f"hardmax classify --file in.csv --out out.csv --server {server.url}", folder, heads)
-    assert (process.returncode, process.stdout) == (0, "")
-    assert process.stderr.splitlines() == [
+    monkeypatch.chdir(folder)
+    assert main(["classify", "--file", "in.csv", "--out", "out.csv", "--server", server.url]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
         "hardmax: in.csv: the texts are in column 'review'",
         "hardmax: out.csv: 3 rows, 1 without an answer (see hardmax_error)",
     ]

@@ -11,7 +11,7 @@ from service.cloud.attention import Attention
 from service.cloud.points import prepare
 from service.cloud.tokens import Tokens
 from service.errors import TooLarge
-from tests.fuzz.clouds import Case, check
+from tests.support.hard_clouds import Case, check
 
 
 def test_run_caches_a_bounded_number_of_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from clouds import leader_since, run
+from control_cases import check as check_case
+from control_cases import draw as draw_case
 from control_checks import assert_feasible, assert_refuted, score_gaps, solve_control, squared_margin
+from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
 
 from service.control.search import find_form
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
+
+
+@settings(max_examples=5 * settings.default.max_examples)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_control_agrees_with_rational_arithmetic(seed):
+    case = draw_case(np.random.default_rng(seed))
+    note(str(case))
+    outcome = check_case(case)
+    event(f"{case.kind}: {outcome}")
+    assert outcome != "missed"
 
 
 def assignment_under(points, A):

@@ -24,6 +24,15 @@ def gauge(client: httpx.Client, name: str) -> float:
     return float(value)
 
 
+def test_long_head_in_pieces_is_read(server: Server) -> None:
+    head = b"GET /health?%s HTTP/1.1\r\nhost: localhost\r\n\r\n" % (b"a" * 60_000)
+    with connect(server.port) as caller:
+        caller.sendall(head[:30_000])
+        time.sleep(0.2)  # so that the server reads the first piece alone
+        caller.sendall(head[30_000:])
+        assert read_status(caller) == 200
+
+
 @pytest.mark.system
 def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(models: Path) -> None:
     """Each number of an int8 body takes 200 bytes of work: all at once, these would take 1.4 GB."""

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-
-from tests.support.raw_http import connect, read_response
+from raw_http import connect, read_response
 
 
 def fuzz_operations(

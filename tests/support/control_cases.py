@@ -1,27 +1,20 @@
-"""Compares answers of /control with rational arithmetic: `python -m tests.fuzz.control --cases 20000`.
+"""Requests of /control, and their comparison with rational arithmetic.
 
 The clouds are flat with unequal scales, of integers with ties, with equal points, or general. Half of the
 requests are derived from a form, so that a solution exists; the others are random. A form must satisfy the
 request, its margin must be that of the form as printed, and infeasibility must be proved by the certificate.
-`missed` counts integer clouds with a known solution of which none was found: there must be none.
+`missed` is an integer cloud with a known solution of which none was found.
 """
 
-import argparse
-import sys
-from collections import Counter
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 
-from benchmarks.record import Record
 from model_export.attention.reference import scores, to_fractions
 from tests.support.control_checks import assert_feasible, assert_refuted, solve_control
 
-RECORDED_CASES = 20_000
 SCALES = np.array([1.0, 1.0, 3.0, 24.0, 100.0, 2.0**20])
-OUTCOMES = ("feasible", "infeasible", "undecided", "missed", "contradicted")
 
 
 @dataclass(frozen=True)
@@ -101,33 +94,3 @@ def check(case: Case) -> str:
         assert_refuted(case.points, result)
         return "infeasible"
     return "missed" if case.known and case.kind != "general" else "undecided"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=RECORDED_CASES)
-    cases = parser.parse_args().cases
-    record = Record("fuzz-control", "Leader constraints compared with exact fractions", ["numpy"])
-    counts = Counter[tuple[str, str]]()
-    for number in range(cases):
-        case = draw(np.random.default_rng([0, number]))
-        try:
-            outcome = check(case)
-        except Exception as failure:
-            outcome = "contradicted"
-            print(f"case {number} ({case.kind}): {type(failure).__name__} {failure}", flush=True)
-        if outcome == "missed":
-            print(f"case {number} ({case.kind}): no form found for {case.assignment}", flush=True)
-        counts[case.kind, outcome] += 1
-    table = record.table("Requests by kind and outcome", unit="requests")
-    for kind, outcome in product(KINDS, OUTCOMES):
-        table.add(outcome, {"kind": kind}, [counts[kind, outcome]])
-    totals = {outcome: sum(counts[kind, outcome] for kind in KINDS) for outcome in OUTCOMES}
-    print(f"{cases} cases: {totals}")
-    if cases >= RECORDED_CASES:
-        record.write()
-    return int(totals["contradicted"] + totals["missed"] > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
