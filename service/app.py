@@ -22,7 +22,7 @@ from service.errors import HardmaxError
 from service.http.dependencies import REQUIRE_API_KEY
 from service.http.errors import handle_error
 from service.http.examples import restore_nulls
-from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
+from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware, RootPathMiddleware
 from service.http.routes import classify, huggingface, open_inference, operations, page, points
 from service.loaders import Loaders
 from service.runtime.registry import with_default_model
@@ -120,6 +120,7 @@ async def _run(service: AppState, app: FastAPI) -> AsyncIterator[None]:
 
 def _middleware(service: AppState) -> list[Middleware]:
     """Return the middleware, from the outside in."""
+    root_path = service.settings.root_path
     cors = Middleware(
         CORSMiddleware,
         allow_origins=service.settings.cors_origins,
@@ -128,6 +129,7 @@ def _middleware(service: AppState) -> list[Middleware]:
         expose_headers=["x-request-id", "retry-after", huggingface.ABSTAINED],
     )
     return [
+        *([Middleware(RootPathMiddleware, root_path)] if root_path else []),
         Middleware(RequestContextMiddleware, service),
         *([cors] if service.settings.cors_allow_origin else []),
         Middleware(GZipMiddleware, minimum_size=MIN_COMPRESSED_BYTES, compresslevel=COMPRESSION_LEVEL),

@@ -253,10 +253,11 @@ def log_startup(service: AppState) -> None:
     settings = service.settings
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{settings.port}"
+    page = url + settings.root_path
     entries = sorted(service.registry.entries.values(), key=lambda entry: (entry.kind, entry.name))
     lines = [
         f"hardmax {__version__} on {url}",
-        f"  page      {url}/   (documentation /docs, metrics /metrics)",
+        f"  page      {page}/   (documentation /docs, metrics /metrics)",
         f"  workers   {settings.workers}",
         f"  provider  {service.provider}, {settings.intra_op_threads} threads an inference",
         f"  keys      {'needed' if service.keys else 'none: open to everyone who can reach it'}",

@@ -19,6 +19,7 @@ from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+match_root_path = re.compile(r"(/[\w.~-]+)*", re.ASCII).fullmatch
 match_service_link = re.compile(rf"{PREFIX}(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_.+)").fullmatch
 PAGE_FILES = "/web/{path:path}"  # needs no key: the files are public
 PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
@@ -36,6 +37,7 @@ class Settings(BaseModel):
 
     host: str = setting("127.0.0.1", "address to listen on", min_length=1)
     port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535)
+    root_path: str = setting("", "path below which a gateway publishes the service, as in /sentiment")
     workers: int = setting(1, "server processes that share the port", ge=1, le=256)
 
     models_dir: Path | None = setting(
@@ -97,6 +99,14 @@ class Settings(BaseModel):
     otlp_endpoint: str = setting("", "OpenTelemetry collector (OTLP over HTTP); empty: no traces")
     log_format: Literal["text", "json"] = setting("text", "log lines for people or for machines")
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "lowest level that is logged")
+
+    @field_validator("root_path")
+    @classmethod
+    def _must_be_a_path(cls, path: str) -> str:
+        path = path.rstrip("/")
+        if not match_root_path(path):
+            raise ValueError("should look like /sentiment")
+        return path
 
     @field_validator("models_dir", "api_keys_file")
     @classmethod

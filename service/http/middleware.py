@@ -1,5 +1,6 @@
 """The middleware of every request, from the outside in: plain ASGI.
 
+    RootPathMiddleware        only below a root path: adds it to paths from which a gateway has stripped it
     RequestContextMiddleware  gives the request an id, the caller's if it is a safe one; adds headers to
                               every response; counts and logs it
     CORSMiddleware            Starlette's; only if other origins may call; adds its headers to errors too
@@ -44,6 +45,25 @@ METHODS_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
 METHODS = (*METHODS_WITH_BODY, "GET", "HEAD", "OPTIONS")  # others are counted as one
 # exempt from MAX_CONCURRENT_REQUESTS
 PROBES = ("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready")
+
+
+class RootPathMiddleware:
+    """Serve below a root path: paths begin with it, as ASGI requires, whether a gateway strips it or not.
+
+    uvicorn's root path is for gateways that strip it; others would get 404.
+    """
+
+    def __init__(self, app: ASGIApp, root_path: str) -> None:
+        self.app = app
+        self._root_path = root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = scope["path"].removeprefix(self._root_path)
+            is_stripped = path == scope["path"] or path[:1] not in ("", "/")  # /sentimental is another path
+            scope["root_path"] = self._root_path
+            scope["path"] = self._root_path + (scope["path"] if is_stripped else path or "/")
+        await self.app(scope, receive, send)
 
 
 class RequestContextMiddleware:
@@ -213,6 +233,13 @@ class Exchange:
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
 
+def is_own_origin(origin: bytes, host: bytes) -> bool:
+    """Return whether an origin is the addressed host and port; either may leave out its scheme's port."""
+    scheme, _, own = origin.partition(b"://")
+    port = b":443" if scheme == b"https" else b":80"
+    return own.removesuffix(port) == host.lower().removesuffix(port)
+
+
 class HostAndOriginCheck:
     """Refuse requests that a page of another site makes a visitor's browser send.
 
@@ -244,6 +271,6 @@ class HostAndOriginCheck:
             if site:  # older browsers send only the origin
                 foreign = site in (b"cross-site", b"same-site")
             else:
-                foreign = bool(origin) and origin.partition(b"://")[2] != headers.get(b"host")
+                foreign = bool(origin) and not is_own_origin(origin, headers.get(b"host", b""))
             if foreign and origin.decode("latin-1") not in self._origins:
                 raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")

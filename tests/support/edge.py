@@ -37,17 +37,24 @@ def edge(
     for old, new in replacements:
         assert old in text, old
         text = text.replace(old, new)
-    # As root, nginx would work as a user who may not enter this test's folder.
-    user = "user root;" if os.geteuid() == 0 else ""
-    (folder / "nginx.conf").write_text(f"daemon off; {user}\n{text}")
     (folder / "listen").mkdir(exist_ok=True)
     if tls is not None:
         tls_text = TLS.read_text().replace("/etc/edge/certificates", str(folder))
         (folder / "listen/tls.conf").write_text(tls_text.replace("listen 8443", f"listen 127.0.0.1:{tls}"))
+    with run_nginx(folder, text, health) as process:
+        yield process, port
+
+
+@contextmanager
+def run_nginx(folder: Path, configuration: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run nginx with this configuration, which listens on `port`, until the block is left."""
+    # As root, nginx would work as a user who may not enter this test's folder.
+    user = "user root;" if os.geteuid() == 0 else ""
+    (folder / "nginx.conf").write_text(f"daemon off; {user}\n{configuration}")
     command = ["nginx", "-c", f"{folder}/nginx.conf", "-e", f"{folder}/error.log"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
-            eventually(lambda: is_listening(health))
-            yield process, port
+            eventually(lambda: is_listening(port))
+            yield process
         finally:
             process.send_signal(signal.SIGTERM)

@@ -198,6 +198,8 @@ def test_edge_reuses_its_connection_to_the_service(client: httpx.Client) -> None
 
 
 def test_edge_does_not_expose_metrics(client: httpx.Client) -> None:
+    assert client.get("/sentiment/metrics").status_code == 404  # below a root path
+    assert client.get("/metrics/").status_code == 200  # the stub's: the service has no such route
     response = client.get("/metrics")
     assert response.status_code == 404
     assert response.json()["error"]["type"] == "not_found"

@@ -1,6 +1,7 @@
 """The manifests in deploy/ match the schemas of Kubernetes, and are consistent with each other."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_ingress_example_exposes_every_route_except_those_of_operators() -> None
     routes = json.loads((ROOT / "docs/openapi.json").read_text())["paths"]
     assert {route for route in routes if not matches(route)} == {"/health", "/ready", "/metrics"}
     assert {path["backend"]["service"]["name"] for path in rule["http"]["paths"]} == {"hardmax"}
+
+
+def test_guide_puts_a_path_in_front_of_every_route_of_the_ingress_example() -> None:
+    guide = (ROOT / "docs/operate/gateway.md").read_text()
+    (command,) = re.findall(r"^\$ (sed .+) > ingress\.yaml$", guide, re.MULTILINE)
+    sed = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    below, (rule,) = yaml.safe_load(sed.stdout), INGRESS["spec"]["rules"]
+    assert kubernetes_validate.validate(below, VERSIONS[-1], strict=True) == VERSIONS[-1]
+    paths = [path["path"] for path in below["spec"]["rules"][0]["http"]["paths"]]
+    assert paths == [f"/sentiment{path['path']}" for path in rule["http"]["paths"]]
 
 
 def test_ingress_example_has_the_bounds_of_the_edge() -> None:

@@ -23,6 +23,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 TIMEOUT_MS = 60_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--host-resolver-rules=MAP hardmax.example 127.0.0.1"]  # a name that is not of this machine
 FLAGS += ["--process-per-site"]  # starting a process per page takes as much CPU time as the page
 
 

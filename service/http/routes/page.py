@@ -6,6 +6,7 @@ The files are read once and cached: together they are smaller than a photograph.
 import mimetypes
 from functools import cache
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request, Response
@@ -34,19 +35,23 @@ def files() -> dict[str, bytes]:
 
 
 @cache
-def tag(path: str) -> str:
-    """Return the ETag of a file."""
-    return sha256(files()[path]).hexdigest()[:16]
+def page_file(path: str, root_path: str) -> tuple[bytes, str]:
+    """Return a file and its ETag. In HTML, absolute links get the prefix of a gateway."""
+    file = files()[path]
+    if path.endswith(".html"):
+        file = file.replace(b'="/', f'="{escape(root_path)}/'.encode())
+    return file, f'"{sha256(file).hexdigest()[:16]}"'
 
 
 def answer(path: str, request: Request) -> Response:
     """Return a file, or 304 if the caller has it."""
     if path not in files():
         raise HTTPException(404)
-    headers = HEADERS | {"etag": f'"{tag(path)}"'}
-    if tag(path) in request.headers.get("if-none-match", ""):
+    file, tag = page_file(path, request.scope.get("root_path", ""))
+    headers = HEADERS | {"etag": tag}
+    if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return Response(files()[path], media_type=mimetypes.guess_type(path)[0], headers=headers)
+    return Response(file, media_type=mimetypes.guess_type(path)[0], headers=headers)
 
 
 @router.api_route("/", methods=["GET", "HEAD"])

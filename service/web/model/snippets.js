@@ -1,5 +1,6 @@
 /* The latest requests of the other views as code: curl commands and Python programs that use the client. */
 
+import { SERVICE_URL } from "../shared/api.js";
 import { copyButton, formatCurl, hasKey } from "../shared/curl.js";
 import { el } from "../shared/element.js";
 
@@ -12,7 +13,7 @@ const formatPython = (value) =>
 function formatProgram(imports, lines) {
   const key = hasKey() ? ', api_key=os.environ["HARDMAX_KEY"]' : "";
   const allImports = [...(hasKey() ? ["import os\n"] : []), ...imports, "from hardmax import Client\n"];
-  return [...allImports, `client = Client("${location.origin}"${key})`, ...lines].join("\n");
+  return [...allImports, `client = Client("${SERVICE_URL}"${key})`, ...lines].join("\n");
 }
 
 /** Returns the code {curl, Python} of a request to /classify. */
@@ -52,7 +53,7 @@ export function dynamicsSnippets({ points, alpha, A }) {
 function formatNpyCurl(alpha, A) {
   const query = new URLSearchParams({ alpha, ...(A && { A: JSON.stringify(A) }) });
   const key = hasKey() ? ' -H "Authorization: Bearer $HARDMAX_KEY"' : "";
-  return `curl '${location.origin}/dynamics?${query}'${key} \\
+  return `curl '${SERVICE_URL}/dynamics?${query}'${key} \\
   -H 'content-type: application/x-npy' --data-binary @cloud.npy`;
 }
 

@@ -24,6 +24,9 @@ export class ApiError extends Error {
   }
 }
 
+/** The address of the service without a slash at its end. Behind a gateway it has a path. */
+export const SERVICE_URL = new URL("../..", import.meta.url).href.replace(/\/$/, "");
+
 export class Api {
   /** `promptForKey(reason)` resolves to a key, or to null if the user cancels. */
   constructor(promptForKey) {
@@ -67,7 +70,7 @@ export class Api {
 async function send(path, request, key) {
   const headers = { ...request.headers, ...(key && { authorization: `Bearer ${key}` }) };
   try {
-    return await fetch(path, { ...request, headers });
+    return await fetch(SERVICE_URL + path, { ...request, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "The server does not answer. Is it still running?");

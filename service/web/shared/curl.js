@@ -1,6 +1,6 @@
 /* Requests as curl commands, and a button that copies code. */
 
-import { KEY_STORAGE } from "./api.js";
+import { KEY_STORAGE, SERVICE_URL } from "./api.js";
 import { announce, copyText, el, readStorage } from "./element.js";
 
 const quoteForShell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
@@ -9,7 +9,7 @@ const quoteForShell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 export const hasKey = () => readStorage(KEY_STORAGE, "sessionStorage") !== null;
 
 /** Formats a request as a curl command. `body` is JSON text, or null. */
-export function formatCurl(method, path, body, origin = location.origin) {
+export function formatCurl(method, path, body, origin = SERVICE_URL) {
   const isDefaultMethod = method === "get" || (method === "post" && body !== null);
   const lines = [`curl ${isDefaultMethod ? "" : `-X ${method.toUpperCase()} `}${origin}${path}`];
   if (hasKey()) lines.push('-H "Authorization: Bearer $HARDMAX_KEY"');

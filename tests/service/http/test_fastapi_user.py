@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Respons
 from fastapi.testclient import TestClient
 from paths import ROOT
 from pydantic import BaseModel
+from server import in_process
 
 from service.app import create_app
 from service.errors import NotFound
@@ -175,6 +176,25 @@ def test_every_route_answers_below_a_root_path(app: FastAPI) -> None:
         assert client.get("/").text.lstrip().lower().startswith("<!doctype html>")
         assert client.get("/web/page.js").status_code == 200
         assert client.get("/v2/nowhere").json() == {"error": "there is no such route; GET /docs lists them"}
+
+
+@pytest.mark.parametrize("prefix", ["", "/sentiment"])
+def test_setting_of_a_root_path_serves_gateways_that_strip_it_and_those_that_do_not(
+    models: Path, prefix: str
+) -> None:
+    with in_process(models, root_path="/sentiment/") as client:
+        assert client.post(f"{prefix}/classify", json={"input": "superb"}).status_code == 200
+        assert client.post(prefix or "/", json={"inputs": "superb"}).status_code == 200
+        assert client.get(f"{prefix}/openapi.json").json()["servers"] == [{"url": "/sentiment"}]
+        assert client.get(f"{prefix}/v2/nowhere").json()["error"].startswith("there is no such route")
+        assert client.get(f"{prefix}/clasify").json()["error"]["message"].endswith("did you mean /classify?")
+        assert client.get(f"{prefix}/web/page.js").status_code == 200
+        for path in (prefix or "/", f"{prefix}/", f"{prefix}/docs"):
+            page = client.get(path).text
+            links = re.findall(r'(?:href|src)="(/[^"]*)"', page)
+            assert links, path
+            assert [link for link in links if not link.startswith("/sentiment/")] == []
+        assert client.get("/sentimental/health").status_code == 404
 
 
 def test_application_can_be_mounted_in_another(app: FastAPI) -> None:
