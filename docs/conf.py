@@ -13,6 +13,7 @@ author = "the hardmax authors"
 version = release = PROJECT["version"]
 
 extensions = [
+    "blind_lists",
     "metrics_table",
     "myst_parser",
     "openapi_fields",
