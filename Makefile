@@ -20,30 +20,30 @@ $(BIN)/python:
 # A stamp per set of extras: installed once, and again when pyproject.toml or the pins change.
 $(VENV)/.cpu: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing the service and its dependencies into $(VENV): about a minute"
-	$(PIP) --editable '.[cpu,plot]'
+	$(PIP) --editable '.[cpu,plot,tables]'
 	@touch $@
 
 # The index of PyTorch has the same version without CUDA as 2.x+cpu, which pip prefers.
 CPU_BUILD := $(if $(filter cpu,$(TORCH)),--extra-index-url https://download.pytorch.org/whl/cpu)
 $(VENV)/.export: $(VENV)/.cpu
 	@echo "This installs $(if $(CPU_BUILD),torch without CUDA,1.7 GB: torch with CUDA. Without it: make export TORCH=cpu)"
-	$(PIP) $(CPU_BUILD) --editable '.[cpu,plot,export]'
+	$(PIP) $(CPU_BUILD) --editable '.[cpu,plot,tables,export]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.cpu
-	$(PIP) $(CPU_BUILD) --editable '.[cpu,plot,tracing,export,test,docs]'
+	$(PIP) $(CPU_BUILD) --editable '.[cpu,plot,tables,tracing,export,test,docs]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	$(PIP) --editable '.[cpu,plot,tracing,export,test,dev]'
+	$(PIP) --editable '.[cpu,plot,tables,tracing,export,test,dev]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.cpu
-	$(PIP) --editable '.[cpu,plot,docs]'
+	$(PIP) --editable '.[cpu,plot,tables,docs]'
 	@touch $@
 
 $(VENV)/.ray: $(VENV)/.test
-	$(PIP) --editable '.[cpu,plot,tracing,export,test,ray]'
+	$(PIP) --editable '.[cpu,plot,tables,tracing,export,test,ray]'
 	@touch $@
 
 install: $(VENV)/.cpu  ## the service into .venv, so that .venv/bin/hardmax exists

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.tables.columns import find_column, find_named_column, normalize_name
-from evaluation.tables.reading import Table, read_table
+from evaluation.tables.reading import SHEET, Row, Table, read_table
 from hardmax.errors import InvalidInput
 
 LABEL_NAMES = (
@@ -28,8 +28,6 @@ MAX_LABELS_OF_FILE = 100
 MAX_LISTED_LABELS = 12  # in the notes
 MIN_ROWS_PER_LABEL = 2  # to train
 
-Pairs = Sequence[tuple[str, tuple[str, ...]]]  # a text, and its labels
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -40,6 +38,8 @@ class Rows:
     labels: tuple[str, ...]
     multi_label: bool  # labels do not exclude each other, and a text may have none
     notes: list[str]
+    numbers: Sequence[int] = ()  # of each row in its file
+    cells: Sequence[Row] = ()  # all cells of each row
 
     @property
     def targets(self) -> NDArray[np.float32]:
@@ -52,12 +52,29 @@ class Rows:
         content = "\0".join(f"{text}\1{SEPARATOR.join(labels)}" for text, labels in rows)
         return hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
 
+    def values(self, column: str, option: str) -> list[str]:
+        """Return the values of another column as labels, or raise InvalidInput if there is no such column."""
+        known = dict.fromkeys(name for row in self.cells for name in row)
+        if column not in known:
+            raise InvalidInput(f"{option}: no column {column!r}; there are {', '.join(known)}", param=option)
+        return [label_text(row.get(column)) for row in self.cells]
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """The labels of rows by their position in the table."""
+
+    by_row: dict[int, tuple[str, ...]]
+    notes: list[str]
+    multi_label: bool = False
+
 
 def read_rows(
     path: str,
     *,
     column: str | None = None,
     label: Sequence[str] = (),
+    sheet: str | None = None,
     keep_labels: bool = False,
     multi_label: bool = False,
     min_rows: int = MIN_ROWS_PER_LABEL,
@@ -66,99 +83,85 @@ def read_rows(
 
     Stars become negative and positive, and `a|b` becomes two labels, unless `keep_labels`.
     """
-    table = read_table(path, column=column)
+    table = read_table(path, column=column, sheet=sheet)
     text_column = find_column(table, column)
+    texts = {i: text for i, text in enumerate(table.values(text_column)) if is_text(text)}
     if len(label) > 1:
-        return _read_label_columns(table, text_column, [find_column(table, name) for name in label], min_rows)
-    label_column = find_label(table, text_column, label[0] if label else None)
-    pairs = [(row.get(text_column), label_text(row.get(label_column))) for row in table.rows]
-    rows = [(text, value) for text, value in pairs if is_text(text) and value]
-    notes = [
-        f"{path}: {len(table):,} rows, texts from column {text_column!r}, labels from column {label_column!r}"
-    ]
-    is_output = "hardmax_error" in table.columns and "hardmax_label" not in table.columns
-    if is_output and label_column == "label":
+        labels = _read_label_columns(table, texts, [find_column(table, name) for name in label])
+        source = f"one label each from {', '.join(label)}"
+    else:
+        label_column = find_label(table, text_column, label[0] if label else None)
+        labels = _read_label_column(table, texts, label_column, keep_labels, multi_label)
+        source = f"labels from column {label_column!r}"
+    notes = [f"{path}: {len(table):,} rows, texts from column {text_column!r}, {source}", *labels.notes]
+    by_row = labels.by_row
+    names, count = _check_labels(table, by_row, min_rows)
+    listed = [f"{name} ({count[name]:,})" for name in names[:MAX_LISTED_LABELS]]
+    more = f" and {len(names) - len(listed)} more" if len(names) > len(listed) else ""
+    return Rows(
+        [texts[i] for i in by_row],
+        list(by_row.values()),
+        names,
+        labels.multi_label,
+        [*table.notes, *notes, f"labels: {', '.join(listed)}{more}"],
+        [table.numbers[i] for i in by_row],
+        [table.rows[i] for i in by_row],
+    )
+
+
+def _read_label_column(
+    table: Table, texts: Mapping[int, str], column: str, keep_labels: bool, multi_label: bool
+) -> _Labels:
+    """Return the labels of one column: names, stars, or several written a|b."""
+    values = {i: value for i in texts if (value := label_text(table.rows[i].get(column)))}
+    notes = []
+    if column == "label" and "hardmax_error" in table.columns and "hardmax_label" not in table.columns:
         notes.append("warning: this column is what a model answered, unless somebody has corrected it")
-    if len(rows) < len(pairs):
-        notes.append(f"left out: {len(pairs) - len(rows):,} without a text or a label")
-    if not keep_labels and (multi_label or any(SEPARATOR in value for _, value in rows)):
-        return _split_labels(table, rows, notes, min_rows)
+    if len(values) < len(table):
+        notes.append(f"left out: {len(table) - len(values):,} without a text or a label")
     if keep_labels:
-        return _check_rows(table, [(text, (value,)) for text, value in rows], notes, min_rows)
-    return _name_labels(table, rows, label_column, notes, min_rows)
+        return _Labels({i: (value,) for i, value in values.items()}, notes)
+    if multi_label or any(SEPARATOR in value for value in values.values()):
+        several = {i: tuple(filter(None, map(str.strip, v.split(SEPARATOR)))) for i, v in values.items()}
+        hint = f"(written a{SEPARATOR}b); --keep-labels keeps each value as one label"
+        return _Labels(several, [*notes, f"a text may have several labels {hint}"], multi_label=True)
+    names = _find_polarity(table, values.values(), column)
+    named = {i: names.get(value, value) for i, value in values.items()}
+    if neutral := {value for value in values.values() if names.get(value) == ""}:
+        number, stars = sum(not name for name in named.values()), ", ".join(sorted(neutral, key=_stars))
+        notes.append(f"left out: {number:,} with {column} {stars}, which is neither (--keep-labels keeps it)")
+    return _Labels({i: (name,) for i, name in named.items() if name}, notes)
 
 
-def _split_labels(table: Table, rows: Sequence[tuple[str, str]], notes: list[str], min_rows: int) -> Rows:
-    """Return rows whose labels are written a|b."""
-    pairs = [(text, tuple(filter(None, map(str.strip, value.split(SEPARATOR))))) for text, value in rows]
-    hint = f"(written a{SEPARATOR}b); --keep-labels keeps each value as one label"
-    notes = [*notes, f"a text may have several labels {hint}"]
-    return _check_rows(table, pairs, notes, min_rows, multi_label=True)
-
-
-def _name_labels(
-    table: Table, rows: Sequence[tuple[str, str]], column: str, notes: list[str], min_rows: int
-) -> Rows:
-    """Return rows with stars and usual spellings as negative and positive, without stars in the middle."""
-    names = _find_polarity(table, [value for _, value in rows], column)
-    pairs = [(text, names.get(value, value)) for text, value in rows]
-    if neutral := {value for _, value in rows if names.get(value) == ""}:
-        number = sum(1 for _, name in pairs if not name)
-        values = ", ".join(sorted(neutral, key=float))
-        note = f"left out: {number:,} with {column} {values}, which is neither (--keep-labels keeps it)"
-        notes = [*notes, note]
-    return _check_rows(table, [(text, (name,)) for text, name in pairs if name], notes, min_rows)
-
-
-def find_label(table: Table, text_column: str, requested: str | None) -> str:
-    """Return the column of labels: as requested, by a usual name, or the only one with few values."""
-    if requested is not None and requested == text_column:
-        problem = f"column {requested!r} holds the texts and cannot hold the labels"
-        raise InvalidInput(f"{table.source}: {problem}: use --column or another --label", param="--label")
-    if requested is not None:
-        return find_column(table, requested)
-    columns = [column for column in table.columns if column != text_column]
-    usual = find_named_column(columns, (*LABEL_NAMES, *STAR_NAMES))
-    if usual is not None:
-        return usual
-    categorical = [name for name in columns if 2 <= len({label_text(v) for v in table.values(name)}) <= 20]
-    if len(categorical) == 1:
-        return categorical[0]
-    names = ", ".join(table.columns)
-    hint = "Say --label (--label a b where a and b have a column each)"
-    raise InvalidInput(f"{table.source}: which column holds the labels? {hint}; it has {names}")
-
-
-def _read_label_columns(table: Table, text_column: str, columns: Sequence[str], min_rows: int) -> Rows:
-    pairs = []
-    for number, row in enumerate(table.rows, 1):
+def _read_label_columns(table: Table, texts: Mapping[int, str], columns: Sequence[str]) -> _Labels:
+    """Return the labels of columns of 0 and 1, one for each label."""
+    by_row = {}
+    for i, row in enumerate(table.rows):
         cells = {column: label_text(row.get(column)).lower() for column in columns}
         for column, cell in cells.items():
             if cell not in (*YES, *NO):
                 problem = f"{column} is {cell!r}; one column a label holds 1 or 0"
-                raise InvalidInput(f"{table.source}, row {number}: {problem}")
-        if is_text(text := row.get(text_column)):
-            pairs.append((text, tuple(column for column, cell in cells.items() if cell in YES)))
-    source = f"texts from column {text_column!r}, one label each from {', '.join(columns)}"
-    notes = [f"{table.source}: {len(table):,} rows, {source}"]
-    if len(pairs) < len(table):
-        notes.append(f"left out: {len(table) - len(pairs):,} without a text")
-    return _check_rows(table, pairs, notes, min_rows, multi_label=True)
+                raise InvalidInput(f"{table.source}, row {table.numbers[i]}: {problem}")
+        if i in texts:
+            by_row[i] = tuple(column for column, cell in cells.items() if cell in YES)
+    n_missing = len(table) - len(by_row)
+    notes = [f"left out: {n_missing:,} without a text"] if n_missing else []
+    return _Labels(by_row, notes, multi_label=True)
 
 
-def _check_rows(
-    table: Table, pairs: Pairs, notes: list[str], min_rows: int, *, multi_label: bool = False
-) -> Rows:
-    """Check that there are enough labels with enough rows each, and not too many; return the rows."""
-    count = Counter(label for _, labels in pairs for label in labels)
-    if not pairs:
+def _check_labels(
+    table: Table, by_row: Mapping[int, tuple[str, ...]], min_rows: int
+) -> tuple[tuple[str, ...], Counter[str]]:
+    """Check that there are enough labels with enough rows each, and not too many; return and count them."""
+    count = Counter(label for labels in by_row.values() for label in labels)
+    if not by_row:
         raise InvalidInput(
             f"{table.source}: no row has a text and a label. Say --column and --label if others hold them"
         )
     if len(count) < min_rows:  # also the number of labels: one to evaluate, two to train
         present = f"the label {next(iter(count))!r}" if count else "no label"
         raise InvalidInput(
-            f"{table.source}: all of {len(pairs):,} rows with a text have {present}; a model learns two or "
+            f"{table.source}: all of {len(by_row):,} rows with a text have {present}; a model learns two or "
             "more. Add rows of another, or say --label if another column holds the labels"
         )
     if len(count) > MAX_LABELS_OF_FILE:
@@ -172,11 +175,26 @@ def _check_rows(
             f"{table.source}: a single row has the label {names}; each needs {min_rows} or more. "
             "Add rows, take these out, or say --label if another column holds the labels"
         )
-    labels = tuple(sorted(count, key=lambda label: (label.lower() not in FIRST_LABELS, label)))
-    listed = [f"{label} ({count[label]:,})" for label in labels[:MAX_LISTED_LABELS]]
-    more = f" and {len(labels) - len(listed)} more" if len(labels) > len(listed) else ""
-    notes = [*notes, f"labels: {', '.join(listed)}{more}"]
-    return Rows([text for text, _ in pairs], [row for _, row in pairs], labels, multi_label, notes)
+    return tuple(sorted(count, key=lambda label: (label.lower() not in FIRST_LABELS, label))), count
+
+
+def find_label(table: Table, text_column: str, requested: str | None) -> str:
+    """Return the column of labels: as requested, by a usual name, or the only one with few values."""
+    if requested is not None and requested == text_column:
+        problem = f"column {requested!r} holds the texts and cannot hold the labels"
+        raise InvalidInput(f"{table.source}: {problem}: use --column or another --label", param="--label")
+    if requested is not None:
+        return find_column(table, requested)
+    columns = [column for column in table.columns if column not in (text_column, SHEET)]
+    usual = find_named_column(columns, (*LABEL_NAMES, *STAR_NAMES))
+    if usual is not None:
+        return usual
+    categorical = [name for name in columns if 2 <= len({label_text(v) for v in table.values(name)}) <= 20]
+    if len(categorical) == 1:
+        return categorical[0]
+    names = ", ".join(table.columns)
+    hint = "Say --label (--label a b where a and b have a column each)"
+    raise InvalidInput(f"{table.source}: which column holds the labels? {hint}; it has {names}")
 
 
 def is_text(value: Any) -> TypeGuard[str]:
@@ -206,20 +224,24 @@ def _find_polarity(table: Table, values: Iterable[str], column: str) -> dict[str
     polarity = {value: names[value.lower()] for value in distinct if value.lower() in names}
     if len(polarity) == len(distinct) and len(set(polarity.values())) == 2:
         return polarity
-    numbers = all(re.fullmatch(r"\d+(\.\d+)?", value) for value in distinct)
+    numbers = all(re.fullmatch(r"\d+([.,]\d+)?", value) for value in distinct)
     if normalize_name(column) in STAR_NAMES and distinct and numbers:
-        highest = max(map(float, distinct))
+        highest = max(map(_stars, distinct))
         top = 5 if highest <= 5 else 10
-        polarity = {value: _star_polarity((float(value) - 1) / (top - 1)) for value in distinct}
+        polarity = {value: _star_polarity((_stars(value) - 1) / (top - 1)) for value in distinct}
         sides = set(polarity.values()) - {""}
         if highest <= top and len(sides) < 2 <= len(distinct):
             raise InvalidInput(
-                f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read as stars "
+                f"{table.source}: {column} from {min(distinct, key=_stars)} to {highest:g}, read as stars "
                 f"of {top}, has one side only; --keep-labels keeps every value as a label"
             )
         if highest <= top and sides:
             return polarity
     return {}
+
+
+def _stars(value: str) -> float:
+    return float(value.replace(",", "."))
 
 
 def _star_polarity(share: float) -> str:

@@ -3,21 +3,19 @@
 import csv
 import io
 import json
+import re
 import sys
-import zlib
-from collections.abc import Iterable, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import ParseError
-from zipfile import BadZipFile
 
-from hardmax.errors import InvalidInput, MalformedInput, NotFound, TooLarge
+from hardmax.errors import InvalidInput, MalformedInput, NotFound
 
 STDIN = "-"
 TEXT = "text"  # the column of a file of plain lines
+SHEET = "sheet"  # the column with the name of the sheet, if several are read
 FORMAT_BY_SUFFIX = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -28,16 +26,23 @@ FORMAT_BY_SUFFIX = {
     ".xlsx": "xlsx",
 }
 SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
-MAX_SHEET_CELLS = 50_000_000
 SAMPLE_ROWS = 200  # rows that decide the type of a column
 END_OF_TABLE = "\0the end"  # appended as a last row, which it is not if a quote is open
-# A workbook is a zip of XML: each layer has errors of its own, and some parts may be missing.
-DAMAGED_WORKBOOK = (
-    BadZipFile, zlib.error, ParseError, EOFError, RuntimeError, KeyError, TypeError, ValueError, IndexError,
-)  # fmt: skip
+WINDOWS = "cp1252"  # of files that Excel saves as csv
+FORMULA_MARKS = "=+-@\t\r"  # a cell that begins with one is a formula to a spreadsheet
 csv.field_size_limit(2**31 - 1)
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How a text file is written. Its copy with answers is written likewise."""
+
+    encoding: str = "utf-8"  # utf-8-sig and utf-16 have a byte order mark
+    delimiter: str = ","
+    line_end: str = "\n"
+    decimal_comma: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,10 @@ class Table:
     source: str
     columns: tuple[str, ...]
     rows: list[Row]
+    numbers: Sequence[int] = ()  # of each row in its file, as a spreadsheet or an editor counts them
+    notes: tuple[str, ...] = ()  # for people, on how the file was read
+    text_format: TextFormat = TextFormat()
+    sheets: Sequence[str] = ()  # of each row, if several sheets were read
     arrow: Any = field(default=None, repr=False)  # the table of a parquet file, with its types
 
     def __len__(self) -> int:
@@ -62,12 +71,13 @@ class Table:
         return [value for value in values if value.strip()]
 
 
-def read_table(path: str, *, column: str | None = None) -> Table:
+def read_table(path: str, *, column: str | None = None, sheet: str | None = None) -> Table:
     """Read the rows of a file in the format that its name ends with; `-` is standard input.
 
     Args:
         path: A file, or `-`. A file with any other ending has a text per line.
         column: The column of texts. It makes a file with any other ending csv or jsonl.
+        sheet: The sheet of a workbook; by default all sheets with the columns of the first.
 
     Returns:
         The rows with their columns.
@@ -79,29 +89,67 @@ def read_table(path: str, *, column: str | None = None) -> Table:
     form = FORMAT_BY_SUFFIX.get(suffix) if path != STDIN else None
     if suffix in SHEETS:
         raise InvalidInput(f"{path}: {suffix} is not read; save the sheet as .xlsx or .csv")
-    source = source_name(path)
+    if sheet is not None and form != "xlsx":
+        raise InvalidInput(f"--sheet is for .xlsx, not for {source_name(path)}", param="--sheet")
     if form == "parquet":
-        return _read_parquet(path)
+        from evaluation.tables.parquet import read_parquet
+
+        return read_parquet(path)
     if form == "xlsx":
-        return _read_xlsx(path)
-    text = read_text(path)
-    if form is None:
-        form = "lines" if column is None else "jsonl" if text.lstrip().startswith("{") else "csv"
-    return _READERS[form](text, source)
+        from evaluation.tables.workbooks import read_workbook
+
+        return read_workbook(path, sheet)
+    source, raw = source_name(path), _read_bytes(path)
+    if form in ("json", "jsonl"):
+        return _read_json(_decode(raw, source), source, by_line=form == "jsonl")
+    text, encoding = _decode_any(raw, source)
+    if form is None and column is not None and text.lstrip().startswith("{"):
+        return _read_json(text, source, by_line=True)
+    if form is None and column is None:
+        table = _read_lines(text, source)
+    else:
+        table = _read_separated(text, source, "\t" if form == "tsv" else detect_delimiter(text))
+    notes = (f"{source} is no UTF-8, and is read as Windows-1252 (cp1252)",) if encoding == WINDOWS else ()
+    line_end = "\r\n" if "\r\n" in text[: text.find("\n") + 1] else "\n"
+    text_format = replace(table.text_format, encoding=encoding, line_end=line_end)
+    return replace(table, text_format=text_format, notes=notes)
 
 
 def read_text(path: str) -> str:
     """Return the text of a file or of standard input: UTF-8, or UTF-16 with a byte order mark."""
+    return _decode(_read_bytes(path), source_name(path))
+
+
+def _read_bytes(path: str) -> bytes:
     try:
-        raw = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        return sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:
         raise read_error(path, error) from None
+
+
+def _decode(raw: bytes, source: str) -> str:
     try:
         return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         problem = "is not UTF-8 text; save it so (iconv -f latin1 -t utf-8 does)"
-        raise MalformedInput(f"{source_name(path)}, line {line}: {problem}") from None
+        raise MalformedInput(f"{source}, line {line}: {problem}") from None
+
+
+def _decode_any(raw: bytes, source: str) -> tuple[str, str]:
+    """Return the text, and the encoding in which it is written: what is not UTF-8 may be Windows-1252."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return _decode(raw, source), "utf-16"
+    try:
+        return _decode(raw, source), "utf-8-sig" if raw.startswith(b"\xef\xbb\xbf") else "utf-8"
+    except MalformedInput:
+        try:
+            text = raw.decode(WINDOWS)
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" in text:  # not text at all
+            raise
+        return text, WINDOWS
 
 
 def source_name(path: str) -> str:
@@ -124,16 +172,13 @@ def parse_json(text: str, location: str) -> Any:
         raise MalformedInput(f"{location}: is not JSON: {error}") from None
 
 
-def _lines(text: str, source: str) -> Table:
+def _read_lines(text: str, source: str) -> Table:
     """Return a text per line. subtle: str.splitlines would also split at characters inside texts."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    return Table(source, (TEXT,), [{TEXT: line.removesuffix("\r")} for line in lines])
-
-
-def _csv(text: str, source: str) -> Table:
-    return _separated(text, source, detect_delimiter(text))
+    rows = [{TEXT: line.removesuffix("\r")} for line in lines]
+    return Table(source, (TEXT,), rows, range(1, len(rows) + 1))
 
 
 def detect_delimiter(text: str) -> str:
@@ -142,11 +187,7 @@ def detect_delimiter(text: str) -> str:
     return max(",;\t|", key=lambda mark: (first.count(mark), mark == ","))
 
 
-def _tsv(text: str, source: str) -> Table:
-    return _separated(text, source, "\t")
-
-
-def _separated(text: str, source: str, delimiter: str) -> Table:
+def _read_separated(text: str, source: str, delimiter: str) -> Table:
     try:
         lines = chain(io.StringIO(text, newline=""), [END_OF_TABLE])
         cells = list(csv.reader(lines, delimiter=delimiter))
@@ -161,25 +202,41 @@ def _separated(text: str, source: str, delimiter: str) -> Table:
         if len(row) > width:
             problem = f"{len(row)} cells, the first has {width} (texts with {delimiter!r} need quotes)"
             raise MalformedInput(f"{source}, row {number}: {problem}")
-    return _table_of_cells(cells, source)
+    cells = [[_as_meant(cell) for cell in row] for row in cells]
+    table = table_of_cells(cells, source)
+    text_format = TextFormat(delimiter=delimiter, decimal_comma=_has_decimal_comma(cells, delimiter))
+    return replace(table, text_format=text_format)
 
 
-def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
+def _as_meant(cell: str) -> str:
+    """Return a cell without the mark that makes it a text: '=1+1 is =1+1."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] and cell[1] in FORMULA_MARKS else cell
+
+
+def _has_decimal_comma(cells: Sequence[Sequence[str]], delimiter: str) -> bool:
+    """Return whether numbers have a decimal comma. Who separates by semicolons needs the comma for it."""
+    sample = "\n".join(cell for row in cells[:SAMPLE_ROWS] for cell in row if len(cell) < 30)
+    if delimiter == "," or re.search(r"^[+-]?\d+\.\d+$", sample, re.MULTILINE):
+        return False
+    return delimiter == ";" or re.search(r"^[+-]?\d+,\d+$", sample, re.MULTILINE) is not None
+
+
+def table_of_cells(cells: Sequence[Sequence[Any]], source: str, empty: str | None = "") -> Table:
+    """Return a table of rows of cells; the first row has the names if it looks like names."""
     width = max(map(len, cells), default=0)
+    numbered = list(enumerate(cells, 1))
     if width != 1:  # in a file of one column a blank line is an empty text
-        cells = [row for row in cells if any(cell != "" for cell in row)]
-    first = [str(name) for name in cells[0]] if cells else []
+        numbered = [(i, row) for i, row in numbered if any(cell not in ("", None) for cell in row)]
+    first = ["" if name is None else str(name) for name in numbered[0][1]] if numbered else []
     first += [""] * (width - len(first))
-    has_header = bool(cells) and _is_header(first, cells[1:SAMPLE_ROWS])
+    has_header = bool(numbered) and _is_header(first, [row for _, row in numbered[1:SAMPLE_ROWS]])
     columns = tuple((has_header and first[i]) or f"column_{i + 1}" for i in range(width))
     if len(set(columns)) < len(columns):
         duplicate = next(name for i, name in enumerate(columns) if name in columns[:i])
         raise InvalidInput(f"{source} has two columns {duplicate!r}")
-    rows = [
-        dict(zip(columns, [*row, *[""] * (width - len(row))], strict=True))
-        for row in (cells[1:] if has_header else cells)
-    ]
-    return Table(source, columns, rows)
+    numbered = numbered[1:] if has_header else numbered
+    rows = [dict(zip(columns, [*row, *[empty] * (width - len(row))], strict=True)) for _, row in numbered]
+    return Table(source, columns, rows, [number for number, _ in numbered])
 
 
 def _is_header(first: Sequence[str], below: Sequence[Sequence[Any]]) -> bool:
@@ -204,20 +261,19 @@ def is_number(cell: str) -> bool:
     return "_" not in cell  # Python reads 1_000
 
 
-def _jsonl(text: str, source: str) -> Table:
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            location = f"{source}, line {number}"
-            rows.append(_row(parse_json(line, location), location))
-    return _table_of(rows, source)
-
-
-def _json(text: str, source: str) -> Table:
-    entries = parse_json(text, source)
-    if not isinstance(entries, list):
-        raise InvalidInput(f"{source}: expected a list of objects or of texts")
-    return _table_of([_row(entry, f"{source}, entry {i}") for i, entry in enumerate(entries)], source)
+def _read_json(text: str, source: str, *, by_line: bool) -> Table:
+    """Return the objects or texts of JSON lines, or of one list."""
+    if by_line:
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        parsed = [(i, f"{source}, line {i}", parse_json(line, f"{source}, line {i}")) for i, line in lines]
+    else:
+        entries = parse_json(text, source)
+        if not isinstance(entries, list):
+            raise InvalidInput(f"{source}: expected a list of objects or of texts")
+        parsed = [(i, f"{source}, entry {i}", entry) for i, entry in enumerate(entries, 1)]
+    rows = [_row(entry, location) for _, location, entry in parsed]
+    columns = tuple(dict.fromkeys(name for row in rows for name in row))
+    return Table(source, columns, rows, [number for number, _, _ in parsed])
 
 
 def _row(entry: Any, location: str) -> Row:
@@ -228,71 +284,6 @@ def _row(entry: Any, location: str) -> Row:
     raise InvalidInput(f"{location}: expected an object or a text")
 
 
-def _table_of(rows: list[Row], source: str) -> Table:
-    return Table(source, tuple(dict.fromkeys(name for row in rows for name in row)), rows)
-
-
-def _read_parquet(path: str) -> Table:
-    pa, parquet = import_pyarrow()
-    try:
-        table = parquet.read_table(path)
-        rows = table.to_pylist()
-    except FileNotFoundError:
-        raise NotFound(f"{path} cannot be read: No such file or directory") from None
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise MalformedInput(f"{path} is not a parquet file that can be read: {error}") from None
-    return Table(path, tuple(table.column_names), rows, table)
-
-
-def _read_xlsx(path: str) -> Table:
-    """Return the first sheet of a workbook."""
-    from openpyxl import load_workbook
-    from openpyxl.utils.exceptions import InvalidFileException
-
-    try:
-        workbook = load_workbook(path, read_only=True, data_only=True)
-        with closing(workbook):
-            sheet = workbook.worksheets[0]
-            sheet.reset_dimensions()  # the extent in the file may be wrong
-            cells = _sheet_cells(sheet.iter_rows(values_only=True), path)
-    except OSError as error:
-        raise read_error(path, error) from None
-    except (*DAMAGED_WORKBOOK, InvalidFileException) as error:
-        raise MalformedInput(f"{path} is not an xlsx file: {error}. Save it as .xlsx or .csv") from None
-    return _table_of_cells(cells, path)
-
-
-def _sheet_cells(rows: Iterable[Sequence[Any]], path: str) -> list[list[Any]]:
-    """Return the rows of a sheet, or raise TooLarge before a stray cell fills the memory with rows."""
-    sheet: list[Sequence[Any]] = []  # rows without a cell are the same empty tuple
-    width = 0
-    for row in rows:
-        sheet.append(row)
-        width = max(width, len(row))
-        if len(sheet) * width > MAX_SHEET_CELLS:
-            extent = f"{len(sheet):,} rows and {width:,} columns"
-            problem = "delete what lies outside of the table, or save it as .csv"
-            raise TooLarge(f"{path}: the sheet has {extent}, more than {MAX_SHEET_CELLS:,} cells; {problem}")
-    return [[_sheet_cell(value) for value in row] for row in sheet]
-
-
-def _sheet_cell(value: Any) -> Any:
-    """Return an integer without a fraction, a date as text, an empty cell as an empty text."""
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, str | int | float | bool) else str(value)
-
-
-def import_pyarrow() -> tuple[Any, Any]:
-    """Return pyarrow and its parquet module, or raise NotFound."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise NotFound("parquet needs pyarrow: pip install pyarrow") from None
-    return pa, parquet
-
-
-_READERS = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "json": _json, "lines": _lines}
+def needs_tables(form: str, package: str) -> NotFound:
+    """Return the error of a format whose package is not installed."""
+    return NotFound(f"{form} needs {package}: pip install '.[tables]' in the checkout, or {package}")

@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--models-dir", type=Path, default=Path("models"), help="folder of models (default: models)"
     )
     parser.add_argument("--column", help="column of texts (default: found by its name or its content)")
+    parser.add_argument("--sheet", help="sheet of an xlsx file (default: all with the columns of the first)")
     parser.add_argument(
         "--label",
         nargs="+",
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.file,
         column=arguments.column,
         label=arguments.label,
+        sheet=arguments.sheet,
         keep_labels=arguments.keep_labels,
         multi_label=arguments.multi_label,
     )

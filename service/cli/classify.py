@@ -18,6 +18,7 @@ from hardmax.progress import Progress
 from service.cli.options import (
     Commands,
     add_api_options,
+    add_sheet_option,
     classify_rows,
     client_factory,
     load_cli_settings,
@@ -37,7 +38,8 @@ HELP = f"""\
   cat lines.txt | hardmax classify -                                   one text per line
 
 The ending of a file name is its format: {", ".join(FORMAT_BY_SUFFIX)}; any other file has one text per line.
-A column with a usual name (text, review, ..) is found without --column. --out writes the same formats.
+A column with a usual name (text, review, ..) is found without --column. --out writes the same formats. A csv
+file keeps separator, decimal mark and encoding of its input. Cells that begin with = + - @ become texts.
 """
 
 
@@ -52,6 +54,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="what to label; - reads lines of a pipe")
     parser.add_argument("--file", help="a file with a text in every row; - is standard input")
     parser.add_argument("--column", help="the column that holds the texts")
+    add_sheet_option(parser)
     parser.add_argument("--out", help="write every row with its answer to this file")
     parser.add_argument("--model", help="default: HARDMAX_DEFAULT_MODEL")
     parser.add_argument(
@@ -83,8 +86,9 @@ def classify(arguments: argparse.Namespace) -> int:
         raise InvalidInput("give texts or --file, not both", param="--file")
     if arguments.texts == [STDIN]:
         arguments.texts, arguments.file = [], STDIN
-    if arguments.texts and arguments.column:
-        raise InvalidInput("--column goes with --file", param="--column")
+    for option in ("column", "sheet"):
+        if arguments.texts and getattr(arguments, option):
+            raise InvalidInput(f"--{option} goes with --file", param=f"--{option}")
     if arguments.texts and not arguments.out:
         return _classify_texts(arguments)
     return _classify_rows(arguments)
@@ -139,7 +143,9 @@ def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
     no_texts = InvalidInput("nothing to classify: give texts, --file, or a pipe")
     if sys.stdin is None or (not arguments.file and sys.stdin.isatty()):
         raise no_texts
-    table = read_table(arguments.file or STDIN, column=arguments.column)
+    table = read_table(arguments.file or STDIN, column=arguments.column, sheet=arguments.sheet)
+    for note in table.notes:
+        print_remark(note)
     if not table.rows:
         raise InvalidInput(f"{table.source} holds no rows") if arguments.file else no_texts
     column = find_column(table, arguments.column)

@@ -14,7 +14,15 @@ from evaluation.report import describe_report
 from evaluation.tables.writing import check_folder
 from hardmax.answers import Answer
 from hardmax.progress import Progress
-from service.cli.options import Commands, add_api_options, classify_rows, open_api, print_remark, show
+from service.cli.options import (
+    Commands,
+    add_api_options,
+    add_sheet_option,
+    classify_rows,
+    open_api,
+    print_remark,
+    show,
+)
 from service.errors import InvalidInput
 from service.runtime.bundle import newest_version
 
@@ -31,6 +39,7 @@ def add_commands(commands: Commands) -> None:
         help="the rows that the model was trained on: compare it with a baseline trained on them",
     )
     parser.add_argument("--column", help="the column of texts")
+    add_sheet_option(parser)
     parser.add_argument(
         "--label", nargs="+", default=[], help="the column of labels, or a column of 0 and 1 for each"
     )
@@ -76,8 +85,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace, path: str) -> Rows:
-    column, label = arguments.column, arguments.label
-    return read_rows(path, column=column, label=label, keep_labels=arguments.keep_labels, min_rows=1)
+    names = ("column", "label", "sheet", "keep_labels")
+    return read_rows(path, min_rows=1, **{name: getattr(arguments, name) for name in names})
 
 
 def _evaluate_baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, Any] | None:

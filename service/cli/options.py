@@ -32,6 +32,15 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_sheet_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that chooses a sheet of a workbook."""
+    parser.add_argument(
+        "--sheet",
+        metavar="NAME",
+        help="sheet of an xlsx file (default: all with the columns of the first)",
+    )
+
+
 def open_api(arguments: argparse.Namespace, progress: Progress | None = None) -> Api:
     """Return a client of a server, or the same methods in this process."""
     if arguments.server is not None:  # "", the value of an empty variable, is an error

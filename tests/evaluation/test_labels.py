@@ -44,7 +44,7 @@ def test_labels_predicted_by_a_model_are_noted(read):
         ("text,late,rude\nx y,1,0\nz w,0,1\n", (),
          r"--label a b where a and b have a column each.*text, late, rude"),
         ("text,late,rude\nx y,1,0\nz w,maybe,1\n", ("late", "rude"),
-         "row 2: late is 'maybe'; one column a label holds 1 or 0"),
+         "row 3: late is 'maybe'; one column a label holds 1 or 0"),
         ("text,label\na b,x\nc d,x\ne f,y\ng h,z\ni j,nan\n", (),
          r"the label .y., .z.; each needs 2 or more\. Add rows, take"),
         ("text,label\na b,x\nc d,y\n", ("text",), "column 'text' holds the texts and cannot hold the labels"),

@@ -3,17 +3,18 @@
 import csv
 import json
 import re
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from zipfile import ZipFile
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from openpyxl import Workbook, load_workbook
 from pyarrow import parquet
 
 from evaluation.tables.columns import find_column
-from evaluation.tables.reading import read_table
+from evaluation.tables.reading import Table, read_table
 from evaluation.tables.writing import write_rows
 from hardmax.dataframe import RESULT_COLUMNS
 from service.errors import HardmaxError, TooLarge
@@ -83,9 +84,10 @@ def test_rows_of_a_pipe_are_csv_or_jsonl_if_a_column_is_requested(tmp_path: Path
         ("a.csv", b"a,b\n1,2\n3,4,5\n", "a.csv, row 3: 3 cells, the first has 2 (texts with ',' need"),
         ("a.csv", b'a,b\n1,2\n"3,4\n5,6\n', "a.csv, row 3: has a quote that does not end"),
         ("a.csv", b"a,b,a\n1,2,3\n", "a.csv has two columns 'a'"),
-        ("a.csv", b"a\ngood\n\xff\xe9\n", "a.csv, line 3: is not UTF-8 text; save it so (iconv"),
+        ("a.csv", b"a\ngood\n\x81\xe9\n", "a.csv, line 3: is not UTF-8 text; save it so (iconv"),
         ("a.xls", b"old", "a.xls: .xls is not read; save the sheet as .xlsx or .csv"),
         ("a.jsonl", b'{"a": 1}\n{\n', "a.jsonl, line 2: is not JSON"),
+        ("a.jsonl", b'"caf\xe9"\n', "a.jsonl, line 1: is not UTF-8 text"),
         ("a.jsonl", b"[1]\n", "a.jsonl, line 1: expected an object or a text"),
         ("a.json", b'{"a": 1}', "a.json: expected a list of objects or of texts"),
         ("a.parquet", b"no parquet", "a.parquet is not a parquet file"),
@@ -213,8 +215,8 @@ def test_rows_of_a_workbook_are_read(tmp_path: Path) -> None:
     table = read_table(str(tmp_path / "a.xlsx"))
     assert find_column(table, None) == "Review Text"
     assert table.rows == [
-        {"Review Text": "a good\nfilm", "stars": 5, "day": "2026-11-25 00:00:00"},
-        {"Review Text": "bad", "stars": 2.5, "day": ""},
+        {"Review Text": "a good\nfilm", "stars": 5, "day": date(2026, 11, 25)},
+        {"Review Text": "bad", "stars": 2.5, "day": None},
     ]
 
 
@@ -222,7 +224,7 @@ def test_rows_of_a_workbook_are_read(tmp_path: Path) -> None:
 def test_workbook_with_a_cell_at_the_end_of_its_sheet_is_refused(tmp_path: Path, cells: list[str]) -> None:
     save_workbook(tmp_path / "a.xlsx", dict.fromkeys(cells, 1))
     assert (tmp_path / "a.xlsx").stat().st_size < 6000
-    with pytest.raises(TooLarge, match="16,384 columns, more than 50,000,000 cells; delete what lies"):
+    with pytest.raises(TooLarge, match="16,384 columns, more than 20,000,000 cells; delete what lies"):
         read_table(str(tmp_path / "a.xlsx"))
 
 
@@ -270,12 +272,12 @@ def test_rows_are_written_as_a_workbook_and_as_json(tmp_path: Path) -> None:
     sheet = load_workbook(tmp_path / "out.xlsx").active
     assert list(sheet.values) == [
         ("n", "review", *RESULT_COLUMNS),
-        ("007", "=1+1\nfilm", "positive", 0.9, None, "false", "good; film", None),
+        ("007", "=1+1\nfilm", "positive", 0.9, None, False, "good; film", None),
         ("8", "bell?", *[None] * 6),
     ]
     assert sheet["B2"].data_type == "s"  # not a formula
     written = read_table(str(tmp_path / "out.xlsx"))
-    assert (written.values("n"), written.values("label")) == (["007", "8"], ["positive", ""])
+    assert (written.values("n"), written.values("label")) == (["007", "8"], ["positive", None])
     assert json.loads((tmp_path / "out.json").read_text())[0] == {
         "n": "007",
         "review": "=1+1\nfilm",
@@ -295,3 +297,139 @@ def test_rows_that_cannot_all_be_written_leave_the_old_file(tmp_path: Path) -> N
         write_rows(out, table, interrupted())  # type: ignore[arg-type]
     assert Path(out).read_text() == "what was there"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "lines"),
+    [
+        ("Text;n\r\nCafé;4,5\r\n".encode("cp1252"), "out.csv", ["Text;n;label;", "Café;4,5;good;0,9;"]),
+        ("Text;n\r\nCafé;4\r\n".encode("utf-8-sig"), "out.csv", ["Text;n;label;", "Café;4;good;0,9;"]),
+        ("Text;n\nCafé;4.5\n".encode("utf-16"), "out.csv", ["Text;n;label;", "Café;4.5;good;0.9;"]),
+        (b"Text|n\nno|4\n", "out.csv", ["Text|n|label|", "no|4|good|0.9|"]),
+        (b"Text,n\nno,4\n", "out.tsv", ["Text\tn\tlabel\t", "no\t4\tgood\t0.9\t"]),
+        (b"Text;n\nno;4\n", "out.tsv", ["Text\tn\tlabel\t", "no\t4\tgood\t0,9\t"]),
+    ],
+)
+def test_text_file_is_written_as_it_was_read(
+    tmp_path: Path, content: bytes, name: str, lines: list[str]
+) -> None:
+    """Separator, decimal mark, byte order mark, encoding and line ends are those of the input."""
+    table = read_table(write(tmp_path, "in.csv", content))
+    write_rows(str(tmp_path / name), table, [{**NO_ANSWER, "label": "good", "score": 0.9}])
+    written, encoding = (tmp_path / name).read_bytes(), table.text_format.encoding
+    assert written.startswith(content[: {"utf-8-sig": 3, "utf-16": 2}.get(encoding, 0)])
+    assert (b"\r\n" in written) == (b"\r\n" in content)
+    for line, beginning in zip(written.decode(encoding).splitlines(), lines, strict=True):
+        assert line.startswith(beginning)
+
+
+def test_file_in_the_encoding_of_windows_is_named(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "a.csv", "text;n\nCafé – gut;1\n".encode("cp1252")))
+    assert table.rows == [{"text": "Café – gut", "n": "1"}]
+    assert table.notes == (f"{tmp_path}/a.csv is no UTF-8, and is read as Windows-1252 (cp1252)",)
+
+
+def test_csv_has_no_formulas(tmp_path: Path) -> None:
+    """Cells that a spreadsheet would run are texts; numbers and amounts stay as they are."""
+    formulas = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "- good", "@ann hello"]
+    others = ["-5", "+3.25", "-1.234,56 €", "+49 170 1234567", "-", "'tis good", "1+1", "-1e-9"]
+    rows = [{"text": text} for text in formulas + others]
+    table = Table("", ("text",), rows, range(len(rows)))
+    write_rows(str(tmp_path / "a.csv"), table)
+    written = [row[0] for row in csv.reader((tmp_path / "a.csv").read_text().splitlines())][1:]
+    assert written == [f"'{text}" for text in formulas] + [*others[:4], "'-", *others[5:]]
+    assert read_table(str(tmp_path / "a.csv")).rows == rows  # the mark is not a part of the text
+
+
+def test_types_of_a_workbook_survive(tmp_path: Path) -> None:
+    moment = datetime(2026, 11, 25, 13, 30)
+    cells = {"A1": "text", "B1": "day", "C1": "at", "D1": "paid", "E1": "n", "F1": "id"}
+    values = {"A2": "good", "B2": date(2026, 11, 25), "C2": moment, "D2": True, "E2": 2.5, "F2": "007"}
+    save_workbook(tmp_path / "in.xlsx", cells | values | {"A3": "NA", "E3": 3})
+    table = read_table(str(tmp_path / "in.xlsx"))
+    assert (table.columns, table.values("text"), table.numbers) == (
+        tuple(cells.values()),
+        ["good", "NA"],
+        [2, 3],
+    )
+    for name in ("out.xlsx", "out.parquet"):
+        write_rows(str(tmp_path / name), table, ANSWERS)
+        row, last = read_table(str(tmp_path / name)).rows
+        assert [row[name] for name in table.columns] == list(values.values())
+        assert [last[name] for name in table.columns] == ["NA", None, None, None, 3, None]
+    sheet = load_workbook(tmp_path / "out.xlsx").active
+    assert [sheet[cell].is_date for cell in ("B2", "C2", "E2")] == [True, True, False]
+    assert sheet["D2"].data_type == "b"
+
+
+def save_sheets(path: Path, sheets: dict[str, list[list[object]]]) -> str:
+    workbook = Workbook()
+    workbook.remove(workbook.active)
+    for title, rows in sheets.items():
+        sheet = workbook.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    workbook.save(path)
+    return str(path)
+
+
+def test_all_sheets_of_a_workbook_are_read_or_named(tmp_path: Path) -> None:
+    month = [["text", "n"], ["good", 1], ["bad", 2]]
+    sheets = {
+        "May": month,
+        "June": [month[0], ["fine", 3]],
+        "Prices": [["item", "price"], ["a", 1]],
+        "Empty": [],
+    }
+    path = save_sheets(tmp_path / "in.xlsx", sheets)
+    table = read_table(path)
+    assert table.values("text") == ["good", "bad", "fine"]
+    assert table.values("sheet") == ["May", "May", "June"]
+    assert [note.removeprefix(f"{path}: ") for note in table.notes] == [
+        "the rows of 2 sheets, with their names in column 'sheet'",
+        "left out: sheet 'Prices', which has other columns (--sheet NAME reads it)",
+    ]
+    write_rows(str(tmp_path / "out.xlsx"), table, [*ANSWERS, ANSWERS[0]])
+    written = load_workbook(tmp_path / "out.xlsx")
+    assert written.sheetnames == ["May", "June"]
+    assert [sheet["A2"].value for sheet in written] == ["good", "fine"]
+    assert [sheet.max_row for sheet in written] == [3, 2]
+    one = read_table(path, sheet="Prices")
+    assert (one.rows, one.notes) == ([{"item": "a", "price": 1}], ())
+    with pytest.raises(HardmaxError, match="has no sheet 'July'; it has May, June, Prices, Empty"):
+        read_table(path, sheet="July")
+    with pytest.raises(HardmaxError, match=r"--sheet is for \.xlsx, not for a\.csv"):
+        read_table("a.csv", sheet="May")
+
+
+def test_workbook_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    """No part is unpacked beyond the size that the archive states."""
+    save_workbook(tmp_path / "a.xlsx", {"A1": "text"})
+    with ZipFile(tmp_path / "a.xlsx", "a") as archive:
+        archive.writestr("xl/large.xml", b"0")
+        archive.getinfo("xl/large.xml").file_size = 3 * 2**29
+    with pytest.raises(TooLarge, match="1,536 MB once unpacked, more than 1,024 MB: save the sheet as"):
+        read_table(str(tmp_path / "a.xlsx"))
+
+
+REPEATED = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1100, np.int32)), ["x" * 2**20])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (REPEATED, "its values have more than 1,024 MB"),
+        (pa.array(np.zeros(21_000_000, np.int8)), "21,000,000 cells"),
+        (pa.ListArray.from_arrays([0, 21_000_000], np.zeros(21_000_000, np.int8)), "21,000,000 cells"),
+    ],
+    ids=["text", "number", "list"],
+)
+def test_parquet_with_values_that_repeat_too_often_is_refused(
+    tmp_path: Path, column: pa.Array, message: str
+) -> None:
+    parquet.write_table(pa.table({"text": column}), tmp_path / "a.parquet", compression="zstd")
+    assert (tmp_path / "a.parquet").stat().st_size < 3_000_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(TooLarge, match=message):
+        read_table(str(tmp_path / "a.parquet"))
+    assert pa.total_allocated_bytes() - before < 2**28
