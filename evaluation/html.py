@@ -5,9 +5,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from evaluation.report import describe_abstentions, percent
+from evaluation.plot import to_svg
+from evaluation.report import describe_abstentions, describe_comparison, percent, row_name
 from hardmax.errors import InvalidInput
-from hardmax.formatting import printable, shorten
+from hardmax.formatting import printable
 
 STYLE = """
 :root { color-scheme: light dark; --paper: light-dark(#f8f6f1, #121417); --card: light-dark(#fffefb, #191c21);
@@ -28,7 +29,6 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
   margin: 1rem 0 1.5rem }
 .figure b { display: block; font: 500 2.2rem/1.1 var(--serif) }
 .compared b { color: var(--soft) }
-.pictures { display: flex; flex-wrap: wrap; gap: 0 2rem } .pictures > * { flex: 1 1 16rem; min-width: 0 }
 table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
 th, td { padding: .35rem .75rem; text-align: right; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; vertical-align: top }
@@ -36,10 +36,8 @@ th { font-weight: 500; color: var(--soft); font-size: 13px }
 th:first-child, td:first-child, .text { text-align: left }
 .warning { border-left: 3px solid var(--neg); padding-left: .75rem; margin: .5rem 0 }
 mark { background: none; color: var(--pos); font-weight: 500; margin-right: .5em }
-svg { max-width: 100%; height: auto; display: block; overflow: visible }
-svg text { fill: var(--ink); font: 12px var(--sans) }
-svg .axis { fill: var(--soft) } svg .cell { fill: var(--pos) } svg .over { fill: var(--card) }
-svg .wrong { fill: var(--neg) } svg .line { stroke: var(--line) } svg .dot { fill: var(--pos) }
+svg { min-width: 46rem; max-width: 100%; height: auto; display: block }
+svg text { fill: var(--ink) } svg path[style*="#000000"] { stroke: var(--ink) !important }
 .text { min-width: 9rem } .text + .text { min-width: 16rem }
 @media (max-width: 30rem) { section { padding: 1rem } th, td { padding: .35rem .25rem; font-size: 13px } }
 @media print { @page { margin: 16mm } :root { color-scheme: light } body, section { background: #fff }
@@ -48,9 +46,9 @@ svg .wrong { fill: var(--neg) } svg .line { stroke: var(--line) } svg .dot { fil
   section { border: 0; padding: 0 } h3, tr, svg { break-inside: avoid } h3 { break-after: avoid }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact } }
 """
-CELL, MATRIX_MARGIN = 68, 110  # pixels of the confusion matrix
-MAX_DRAWN_LABELS = 12
-PLOT, PLOT_TOP = 220, 20  # pixels of the calibration curve, and above it for dots at its edge
+
+
+MAX_LISTED = 100  # rows where two models differ
 
 
 def render_report(report: dict[str, Any]) -> str:
@@ -65,6 +63,12 @@ def render_report(report: dict[str, Any]) -> str:
     for name, metrics in report["models"].items():
         parts += ["<section>", *([f"<h2>{escape(name)}</h2>"] if len(report["models"]) > 1 else [])]
         parts += [*_model(metrics, report.get("baseline")), "</section>"]
+    if comparison := report.get("comparison"):
+        parts += [
+            "<section><h2>Rows where the two differ</h2>",
+            f"<p>{escape(describe_comparison(comparison))}</p>",
+        ]
+        parts += [_predictions(comparison["differing"][:MAX_LISTED]), "</section>"]
     if errors := report.get("label_errors"):
         note = "A model that was not trained on these rows predicts another label with confidence."
         parts += ["<section><h2>Rows that look mislabelled</h2>", f"<p class=soft>{note}</p>"]
@@ -98,14 +102,10 @@ def _model(metrics: dict[str, Any], baseline: dict[str, Any] | None) -> Iterator
         yield f"<p>{escape(describe_abstentions(metrics)).capitalize()}.</p>"
     names = ["label", "rows", "predicted", "precision", "recall"]
     yield _table(names, [[_cell(row[name]) for name in names] for row in metrics["labels"]])
-    yield "<div class=pictures>"
-    if "confusion" in metrics and len(metrics["labels"]) <= MAX_DRAWN_LABELS:
-        yield "<div><h3>Confusion matrix</h3>"
-        yield f"{_confusion([row['label'] for row in metrics['labels']], metrics['confusion'])}</div>"
-    yield f"<div><h3>Calibration: error {percent(metrics['calibration']['error'])}</h3>"
-    yield f"{_calibration(metrics['calibration']['bins'])}</div></div>"
+    yield f"<h3>Calibration: error {percent(metrics['calibration']['error'])}</h3>"
+    yield f"<div class=scroll>{to_svg(metrics)}</div>"
     if metrics["errors"]:
-        yield "<h3>Errors, the most confident first</h3>"
+        yield f"<h3>Errors, the most confident first: {metrics['error_count']:,}</h3>"
         yield _predictions(metrics["errors"])
 
 
@@ -115,67 +115,17 @@ def _figure(share: float, caption: str, kind: str = "") -> str:
     )
 
 
-def _confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """Draw the matrix: true labels down, predicted labels across, shades by the share of the true label."""
-    size = MATRIX_MARGIN + CELL * len(labels)
-    height = size - MATRIX_MARGIN + 60
-    parts = [
-        f"<svg width={size} height={height} viewBox='0 0 {size} {height}' role=img "
-        "aria-label='Confusion matrix: true labels down, predicted labels across'>"
-    ]
-    for i, (label, row) in enumerate(zip(labels, counts, strict=True)):
-        y = 40 + i * CELL
-        row_x, row_y = MATRIX_MARGIN - 8, y + CELL / 2 + 4
-        parts.append(f"<text x={row_x} y={row_y} text-anchor=end>{escape(shorten(label, 14))}</text>")
-        column_x = MATRIX_MARGIN + (i + 0.5) * CELL
-        parts.append(f"<text x={column_x} y=30 text-anchor=middle>{escape(shorten(label, 10))}</text>")
-        for j, count in enumerate(row):
-            share, x = count / max(1, sum(row)), MATRIX_MARGIN + j * CELL
-            kind = "cell" if i == j else "cell wrong"
-            box = f"x={x + 1} y={y + 1} width={CELL - 2} height={CELL - 2} rx=4"
-            parts.append(f"<rect class='{kind}' fill-opacity={0.06 + 0.94 * share:.2f} {box} />")
-            text_class = "over" if share > 0.5 else ""
-            position = f"x={x + CELL / 2} y={y + CELL / 2 + 4} text-anchor=middle"
-            parts.append(f"<text class='{text_class}' {position}>{count:,}</text>")
-    parts.append(
-        f"<text class=axis x={MATRIX_MARGIN} y=12>predicted</text><text class=axis x=0 y=30>true</text></svg>"
-    )
-    return f"<div class=scroll>{''.join(parts)}</div>"
-
-
-def _calibration(bins: Sequence[dict[str, Any]]) -> str:
-    """Draw accuracy against confidence; the area of a dot is its share of the rows."""
-    total, size = sum(b["rows"] for b in bins), PLOT + 70
-    dots = [
-        f"<circle class=dot fill-opacity=.75 cx={40 + PLOT * b['confidence']:.1f} "
-        f"cy={PLOT_TOP + PLOT * (1 - b['accuracy']):.1f} r={3 + 12 * (b['rows'] / total) ** 0.5:.1f}>"
-        f"<title>{b['rows']:,} rows: confidence {b['confidence']:.0%}, accuracy {b['accuracy']:.0%}"
-        "</title></circle>"
-        for b in bins
-    ]
-    frame = f"<rect x=40 y={PLOT_TOP} width={PLOT} height={PLOT} fill=none class=line />"
-    diagonal = f"<line class=line x1=40 y1={PLOT_TOP + PLOT} x2={40 + PLOT} y2={PLOT_TOP} />"
-    middle, bottom = PLOT_TOP + PLOT / 2, PLOT_TOP + PLOT
-    axes = (
-        f"<text class=axis x={40 + PLOT / 2} y={bottom + 34} text-anchor=middle>confidence</text>"
-        f"<text class=axis x=40 y={bottom + 16}>0</text>"
-        f"<text class=axis x={32 + PLOT} y={bottom + 16}>1</text>"
-        f"<text class=axis x=12 y={middle} text-anchor=middle transform='rotate(-90 12 {middle})'>"
-        "accuracy</text>"
-    )
-    head = f"<svg width={size} height={size} viewBox='0 0 {size} {size}' role=img aria-label=Calibration>"
-    return f"{head}{frame}{diagonal}{''.join(dots)}{axes}</svg>"
-
-
 def _predictions(predictions: Sequence[dict[str, Any]]) -> str:
     rows = []
     for row in predictions:
         leaders = "".join(f"<mark>{escape(word)}</mark>" for word in row["leaders"])
         true, predicted = ("|".join(row[name]) or "-" for name in ("truth", "predicted"))
+        other = f"; the other {'|'.join(row['other']) or '-'}" if "other" in row else ""
         text = f"{escape(row['text'][:600])}{'<br>' if leaders else ''}{leaders}"
-        label = f"<td>{escape(true)}<td class=text>{escape(predicted)} {row['score']:.0%}"
-        rows.append(f"<tr>{label}<td class=text>{text}</tr>")
-    head = "<tr><th>label<th class=text>predicted<th class=text>text, leaders</tr>"
+        label = f"<td>{escape(row_name(row))}<td class=text>{escape(true)}"
+        predicted = f"<td class=text>{escape(predicted)} {row['score']:.0%}{escape(other)}"
+        rows.append(f"<tr>{label}{predicted}<td class=text>{text}</tr>")
+    head = "<tr><th>row<th class=text>label<th class=text>predicted<th class=text>text, leaders</tr>"
     return f"<div class=scroll><table>{head}{''.join(rows)}</table></div>"
 
 

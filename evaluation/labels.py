@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.tables.columns import find_column, find_named_column, normalize_name
-from evaluation.tables.reading import SHEET, Row, Table, read_table
+from evaluation.tables.reading import read_table
+from evaluation.tables.text import SHEET, Row, Table
 from hardmax.errors import InvalidInput
 
 LABEL_NAMES = (
@@ -215,6 +216,15 @@ def label_text(value: Any) -> str:
             return str(int(value))
     text = str("" if value is None else value).strip()
     return "" if text.lower() == NAN else re.sub(r"^([+-]?\d+)\.0+$", r"\1", text)
+
+
+def match_labels(value: str, labels: Sequence[str], *, multi_label: bool) -> frozenset[str]:
+    """Return the labels that a prediction of another model means: Positive, pos and 1 are positive."""
+    names = {spelling: name for name, spellings in POLARITY.items() for spelling in spellings}
+    known = {label.casefold(): label for label in labels}
+    parts = value.split(SEPARATOR) if multi_label else [value]
+    folded = [(part.strip(), part.strip().casefold()) for part in parts]
+    return frozenset(known.get(key) or known.get(names.get(key, "")) or part for part, key in folded if key)
 
 
 def _find_polarity(table: Table, values: Iterable[str], column: str) -> dict[str, str]:

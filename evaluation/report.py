@@ -9,8 +9,12 @@ from hardmax.formatting import shorten
 #   title, source               the models, and the rows
 #   models                      metrics by name (metrics.evaluate)
 #   baseline                    {"name", "accuracy", "source"} or null
+#   comparison                  of the first model with another one (metrics.compare), or absent
 #   label_errors                rows that look mislabelled; only in reports of training
 #   warnings                    sentences
+
+
+MAX_LISTED = 20  # rows where two models differ
 
 
 def describe_report(report: dict[str, Any]) -> Iterator[str]:
@@ -23,17 +27,23 @@ def describe_report(report: dict[str, Any]) -> Iterator[str]:
         compared.append(f"{percent(baseline['accuracy'])} by {baseline['name']} ({baseline['source']})")
     yield f"  for comparison: {', '.join(compared)}"
     yield ""
-    yield f"{'label':24} {'rows':>7} {'precision':>10} {'recall':>8}"
+    if short := report.get("short_texts"):
+        yield f"  {describe_short_texts(short)}"
+    yield ""
+    yield f"{'label':24} {'rows':>7} {'predicted':>10} {'precision':>10} {'recall':>8}"
     for label in first["labels"]:
         shares = f"{percent(label['precision']):>10} {percent(label['recall']):>8}"
-        yield f"{label['label'][:24]:24} {label['rows']:7,} {shares}"
-    lists = {"errors, the most confident first": first["errors"]}
+        yield f"{label['label'][:24]:24} {label['rows']:7,} {label['predicted']:10,} {shares}"
+    n_errors = first["error_count"]
+    lists = {f"errors, the most confident first ({n_errors:,} in all)": first["errors"]}
     lists["rows that look mislabelled (by cross-validation)"] = report.get("label_errors", [])
+    if comparison := report.get("comparison"):
+        lists[describe_comparison(comparison)] = comparison["differing"][:MAX_LISTED]
     for title, predictions in lists.items():
         if predictions:
             yield ""
             yield f"{title}:"
-            yield from (f"  {_describe_error(prediction)}" for prediction in predictions)
+            yield from (f"  {_describe_prediction(prediction)}" for prediction in predictions)
     for warning in report.get("warnings", []):
         yield f"warning: {warning}"
 
@@ -63,13 +73,37 @@ def describe_abstentions(metrics: dict[str, Any]) -> str:
     )
 
 
-def _describe_error(error: dict[str, Any]) -> str:
-    leaders = f" [{', '.join(error['leaders'][:3])}]" if error["leaders"] else ""
-    text = shorten(error["text"], 100)
+def describe_comparison(comparison: dict[str, Any]) -> str:
+    """Return the accuracy of two models on the same rows, with McNemar's test."""
     return (
-        f"{'|'.join(error['truth']) or '-'}, predicted {'|'.join(error['predicted']) or '-'} "
-        f"{error['score']:.0%}{leaders}: {' '.join(text.split())}"
+        f"{comparison['name']}: {percent(comparison['other_accuracy'])} of {comparison['rows']:,} rows "
+        f"correct, this model {percent(comparison['accuracy'])}; only this model is right on "
+        f"{comparison['only_model_correct']:,} rows, only the other on {comparison['only_other_correct']:,} "
+        f"(McNemar's test: p = {comparison['p_value']:.2g}); {len(comparison['differing']):,} rows differ"
     )
+
+
+def describe_short_texts(short: dict[str, float]) -> str:
+    """Return the shares of texts that are flagged as out of distribution, complete and cut."""
+    shares = {name: percent(share) for name, share in short.items()}
+    return (
+        f"out of distribution: {shares['complete']} of the held-out texts, {shares['half']} of them cut to "
+        f"half their words, {shares['quarter']} cut to a quarter"
+    )
+
+
+def row_name(prediction: dict[str, Any]) -> str:
+    """Return the number of a row in its file, its id and the number of similar rows."""
+    similar = f"+{prediction['similar']} similar" if prediction.get("similar") else ""
+    return " ".join(filter(None, [str(prediction["row"] or ""), prediction.get("id", ""), similar]))
+
+
+def _describe_prediction(row: dict[str, Any]) -> str:
+    leaders = f" [{', '.join(row['leaders'][:3])}]" if row["leaders"] else ""
+    other = f", the other {'|'.join(row['other']) or '-'}" if "other" in row else ""
+    truth, predicted = ("|".join(row[name]) or "-" for name in ("truth", "predicted"))
+    labels = f"{truth}, predicted {predicted} {row['score']:.0%}{other}{leaders}"
+    return f"row {row_name(row)}: {labels}: {' '.join(shorten(row['text'], 100).split())}"
 
 
 def percent(share: float | None) -> str:

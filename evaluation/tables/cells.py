@@ -5,7 +5,7 @@ import math
 import re
 from typing import Any
 
-from evaluation.tables.reading import FORMULA_MARKS, TextFormat
+from evaluation.tables.text import FORMULA_MARKS, TextFormat
 
 # A number, an amount or a telephone number: no formula, though it may begin with a sign.
 HARMLESS = re.compile(r"[+-][\d.,'\s]*\d[\d.,'\s]*(e[+-]?\d+|[%€$£])?", re.IGNORECASE)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from statistics import fmean
 
-from evaluation.tables.reading import TEXT, Table
+from evaluation.tables.text import TEXT, Table
 from hardmax.errors import InvalidInput
 
 TEXT_NAMES = (TEXT, "review", "sentence", "content", "comment", "message", "tweet", "body", "feedback")

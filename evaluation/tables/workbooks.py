@@ -16,7 +16,7 @@ from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
 from evaluation.tables.cells import as_text
-from evaluation.tables.reading import SHEET, Row, Table, needs_tables, read_error, table_of_cells
+from evaluation.tables.text import SHEET, Row, Table, needs_tables, read_error, table_of_cells
 from hardmax.errors import InputError, InvalidInput, MalformedInput, NotFound, TooLarge
 
 MAX_CELLS = 20_000_000

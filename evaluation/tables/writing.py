@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import IO
 
 from evaluation.tables.cells import as_csv_cell, as_json
-from evaluation.tables.reading import FORMAT_BY_SUFFIX, Row, Table, TextFormat
+from evaluation.tables.parquet import import_pyarrow, write_parquet
+from evaluation.tables.text import FORMAT_BY_SUFFIX, Row, Table, TextFormat
+from evaluation.tables.workbooks import import_openpyxl, write_workbook
 from hardmax.dataframe import result_column_names
 from hardmax.errors import InvalidInput, NotFound
 
@@ -21,12 +23,8 @@ def check_writable(path: str, param: str = "--out") -> None:
     if form is None:
         raise InvalidInput(f"{path}: {param} writes {', '.join(FORMAT_BY_SUFFIX)}")
     if form == "parquet":
-        from evaluation.tables.parquet import import_pyarrow
-
         import_pyarrow()
     if form == "xlsx":
-        from evaluation.tables.workbooks import import_openpyxl
-
         import_openpyxl()
     check_folder(path)
 
@@ -70,15 +68,11 @@ def write_rows(
 
 def _write(file: IO[bytes], form: str, table: Table, answers: Iterable[Row] | None) -> None:
     if form == "parquet":
-        from evaluation.tables.parquet import write_parquet
-
         return write_parquet(file, table, answers)
     results = {} if answers is None else result_column_names(table.columns)
     columns = list(dict.fromkeys([*table.columns, *results.values()]))
     rows = table.rows if answers is None else _join(table, answers, results)
     if form == "xlsx":
-        from evaluation.tables.workbooks import write_workbook
-
         return write_workbook(file, table, columns, rows)
     if form in ("csv", "tsv"):
         return _write_separated(file, _format_of(form, table), columns, rows)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.tables.reading import parse_json, read_text
+from evaluation.tables.text import parse_json, read_text
 from service.errors import InvalidInput
 
 Floats = NDArray[np.floating[Any]]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from evaluation.labels import read_rows
+from evaluation.plot import check_matplotlib
 from evaluation.tables.writing import check_folder
 from hardmax.formatting import printable
 from service.errors import InvalidInput
@@ -64,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     name = _model_name(arguments)
     if arguments.html:
         check_folder(arguments.html)
+        check_matplotlib("--html")
     rows = read_rows(
         arguments.file,
         column=arguments.column,

@@ -16,10 +16,11 @@ import torch
 from numpy.typing import NDArray
 
 from evaluation.baseline import BASELINE_NAME, cross_validated_accuracy
-from evaluation.folds import N_FOLDS, NearDuplicates, find_near_duplicates, stratified_folds
+from evaluation.folds import N_FOLDS, stratified_folds
 from evaluation.label_errors import find_label_errors
 from evaluation.labels import Rows
 from evaluation.metrics import N_ERRORS, Prediction, describe_prediction, evaluate
+from evaluation.near_duplicates import NearDuplicates, find_near_duplicates
 from model_export.data.training_set import Ints
 from model_export.encoder.quantized import Weights
 from model_export.head import graph, ood, quantized
@@ -197,7 +198,8 @@ def _make_predictions(
             predicted = frozenset(label for (label, p), limit in above if p >= limit)
         truth = frozenset(rows.truth[row])
         leaders = () if predicted == truth else _leaders(rows.texts[row], texts, row, session)
-        predictions.append(Prediction(rows.texts[row], truth, predicted, probs, leaders=leaders))
+        number = rows.numbers[row] if rows.numbers else row + 1
+        predictions.append(Prediction(rows.texts[row], truth, predicted, probs, None, leaders, number))
     return predictions
 
 

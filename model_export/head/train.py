@@ -86,7 +86,8 @@ def _with_words(rows: Rows, indices: Ints, file: str) -> Rows:
     present = {label for labels in truth for label in labels}
     if absent := [label for label in rows.labels if label not in present]:
         raise InvalidInput(f"{file}: no text of the label {absent[0]!r} has a word in it; remove the label")
-    return Rows(texts, truth, rows.labels, rows.multi_label, rows.notes)
+    numbers = [rows.numbers[i] for i in indices]
+    return Rows(texts, truth, rows.labels, rows.multi_label, rows.notes, numbers)
 
 
 def _export(models_dir: Path, card: Mapping[str, Any], trained: TrainedHead, texts: EncodedTexts) -> None:

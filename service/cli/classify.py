@@ -9,7 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 from evaluation.tables.columns import find_column
-from evaluation.tables.reading import FORMAT_BY_SUFFIX, STDIN, TEXT, Row, Table, read_table
+from evaluation.tables.reading import read_table
+from evaluation.tables.text import FORMAT_BY_SUFFIX, STDIN, TEXT, Row, Table
 from evaluation.tables.writing import check_writable, write_rows
 from hardmax import Answer
 from hardmax.api import Api

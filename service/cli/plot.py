@@ -6,17 +6,16 @@ It draws answers of the API with assignment, trajectory, limits and polytope. It
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.plot import check_picture, save_figure
 from evaluation.tables.writing import check_folder
 from hardmax.formatting import CLUSTER_COLORS, pluralize
 from hardmax.models.clouds import DynamicsResult, Softmax
-from service.errors import InvalidInput, NotFound, needs
+from service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,13 +30,7 @@ def check_plot(path: str, d: int) -> None:
     check_folder(path)
     if d not in (2, 3):
         raise InvalidInput(f"--plot draws points of two or three numbers; these have {d}", param="--plot")
-    if find_spec("matplotlib") is None:
-        raise NotFound(needs("--plot", "matplotlib", "plot"), param="--plot")
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    if Path(path).suffix[1:].lower() not in FigureCanvasBase.filetypes:
-        problem = f"{path}: --plot writes png, svg, pdf and other formats of matplotlib"
-        raise InvalidInput(problem, param="--plot")
+    check_picture(path)
 
 
 def plot_dynamics(result: DynamicsResult, path: str) -> None:
@@ -48,7 +41,7 @@ def plot_dynamics(result: DynamicsResult, path: str) -> None:
     if softmax:
         _draw_softmax(figure.axes[1], result, softmax)
         _draw_distance(figure.axes[2], softmax)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_softmax(axes: Any, result: DynamicsResult, softmax: Softmax) -> None:
@@ -80,7 +73,7 @@ def plot_control(before: DynamicsResult, after: DynamicsResult, leaders: Sequenc
         ringed = start[list(leaders)]
         axes.scatter(*ringed.T, s=240, facecolors="none", edgecolors="k", label="wanted leader")
         axes.legend(frameon=False, fontsize=8)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw(axes: Any, result: DynamicsResult, title: str) -> NDArray[np.float64]:
@@ -137,10 +130,3 @@ def _figure(clouds: int, d: int, *, plain: int = 0) -> Figure:
         is_3d = d == 3 and i < clouds
         figure.add_subplot(1, clouds + plain, i + 1, projection="3d" if is_3d else "rectilinear")
     return figure
-
-
-def _save(figure: Figure, path: str) -> None:
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}", param="--plot") from None

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.tables.reading import (
+from evaluation.tables.text import (
     STDIN,
     detect_delimiter,
     is_number,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from evaluation.baseline import baseline_accuracy, cross_validated_accuracy
-from evaluation.folds import find_near_duplicates, stratified_folds
+from evaluation.folds import stratified_folds
+from evaluation.near_duplicates import find_near_duplicates
 
 LABELS = ("bad", "good")
 

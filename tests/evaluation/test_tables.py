@@ -14,7 +14,8 @@ from openpyxl import Workbook, load_workbook
 from pyarrow import parquet
 
 from evaluation.tables.columns import find_column
-from evaluation.tables.reading import Table, read_table
+from evaluation.tables.reading import read_table
+from evaluation.tables.text import Table
 from evaluation.tables.writing import write_rows
 from hardmax.dataframe import RESULT_COLUMNS
 from service.errors import HardmaxError, TooLarge

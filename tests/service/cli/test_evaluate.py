@@ -1,5 +1,6 @@
 """`hardmax evaluate`: models are evaluated on labelled rows, locally or on a server."""
 
+import csv
 import json
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -108,3 +109,47 @@ def test_models_that_cannot_be_listed_are_refused_before_the_work(rows: Path) ->
         assert main(["evaluate", "--file", str(rows), "--server", url]) == 2
         server.shutdown()
     assert paths == ["/models"]
+
+
+def test_errors_are_written_drawn_and_compared_with_a_column(
+    heads: Path, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every error has its row as a spreadsheet counts it, and its id; `neg` and NEGATIVE mean negative."""
+    lines = ["a superb film;positive;A;POSITIVE", "an awful film;positive;B;neg", ";positive;C;neg"]
+    lines += ["a superb evening;negative;D;negative", "awful;positive;E;", "superb;positive;F;mixed"]
+    rows.write_text("\n".join(["text;label;ticket;other", *lines]))
+    errors, picture = tmp_path / "errors.csv", tmp_path / "report.svg"
+    command = [
+        "evaluate",
+        "--model",
+        "one",
+        "--file",
+        str(rows),
+        "--models-dir",
+        str(heads),
+        "--label",
+        "label",
+    ]
+    extra = ["--id", "ticket", "--errors", str(errors), "--plot", str(picture), "--against-column", "other"]
+    assert main([*command, *extra, "--json"]) == 0
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    listed = {(row["row"], row["id"]) for row in report["models"]["one"]["errors"]}
+    assert listed == {(3, "B"), (5, "D"), (6, "E")}
+    with open(errors, newline="") as file:
+        written = list(csv.DictReader(file))
+    assert {(row["row"], row["id"], row["text"]) for row in written} == {
+        ("3", "B", "an awful film"), ("5", "D", "a superb evening"), ("6", "E", "awful"),
+    }  # fmt: skip
+    scores = [float(row["score"]) for row in written]
+    assert scores == sorted(scores, reverse=True)
+    assert picture.read_text().startswith("<?xml")
+    comparison = report["comparison"]
+    assert (comparison["rows"], comparison["other_accuracy"], comparison["accuracy"]) == (4, 0.5, 0.5)
+    assert {(row["id"], *row["other"]) for row in comparison["differing"]} == {
+        ("D", "negative"),
+        ("F", "mixed"),
+    }
+    assert "other: 'mixed' is no label of one, and counts as an error" in captured.err
+    assert main([*command, "--id", "nobody"]) == 2
+    assert "--id: no column 'nobody'; there are text, label, ticket, other" in capsys.readouterr().err
