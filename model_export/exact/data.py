@@ -165,7 +165,7 @@ def _describe_conflict(examples: Examples, i: int, j: int) -> str:
 
 
 def _number_outputs(outputs: list[Floats]) -> Ints:
-    """Number the distinct outputs in lexicographic order, in which the numbers of labels are their codes."""
+    """List the distinct outputs in lexicographic order, in which the numbers of labels are their codes."""
     flat = sorted({tuple(map(tuple, output.tolist())) for output in outputs})
     numbers = {value: number for number, value in enumerate(flat)}
     return np.array([numbers[tuple(map(tuple, output.tolist()))] for output in outputs], np.int64)

@@ -51,7 +51,7 @@ class Explainer:
         self._number_clusters(root)
 
     def _number_clusters(self, root: Ints) -> None:
-        """Number the clusters, of which `root` names a word each, by text and weight."""
+        """Enumerate the clusters, of which `root` names a word each, by text and weight."""
         outputs = self._outputs
         # [C, M] as floats: exact below 2^53
         total = np.array([np.bincount(root, part, len(root)) for part in outputs.contribution])
