@@ -73,15 +73,54 @@ class Call(Generic[Item, Result]):
         self.waiting = deque([(index, item, item.size) for index, item in enumerate(items)])
         self.remaining = sum([size for _, _, size in self.waiting])
 
+    @property
+    def is_long(self) -> bool:
+        """Whether its items, with those that have run, do not fit in one run."""
+        return self.served + self.remaining > MIN_BATCH_SIZE
+
 
 @dataclass
 class Batch(Generic[Item, Result]):
     """Items of several calls that run together."""
 
     key: Hashable
+    max_size: int = 0
+    is_fair: bool = True  # of the call that was served least, otherwise in the order of arrival
     sources: list[tuple[Call[Item, Result], int]] = field(default_factory=list)  # an item's call and index
     items: list[Item] = field(default_factory=list)
     size: int = 0
+    has_short: bool = False  # then long calls wait for the next run
+
+    def fill(self, calls: Sequence[Call[Item, Result]]) -> None:
+        """Take items of calls in turn, until no next item fits."""
+
+        def turn(i: int) -> tuple[float, float, int]:
+            return (calls[i].served if self.is_fair else 0, calls[i].queued_at, i)
+
+        heap = list(map(turn, range(len(calls))))
+        heapify(heap)
+        while heap:
+            *_, i = heappop(heap)
+            if self._fits(calls[i]):
+                self._take_item(calls[i])
+                if calls[i].waiting:
+                    heappush(heap, turn(i))
+
+    def _fits(self, call: Call[Item, Result]) -> bool:
+        """Return whether the next item of a call can run too."""
+        step = min(call.waiting[0][2], MAX_STEP_SIZE)
+        delays_short = self.has_short and call.is_long
+        return not self.items or (self.size + step <= self.max_size and not delays_short)
+
+    def _take_item(self, call: Call[Item, Result]) -> None:
+        self.has_short = self.has_short or (self.is_fair and not call.is_long)
+        index, item, size = call.waiting.popleft()
+        step = min(size, MAX_STEP_SIZE)  # the part of its size that one run takes
+        call.remaining -= size
+        call.served += step
+        self.sources.append((call, index))
+        self.items.append(item)
+        self.size += step
 
 
 class Batcher(Generic[Item, Result]):
@@ -163,38 +202,17 @@ class Batcher(Generic[Item, Result]):
 
     def _take_batch(self) -> Batch[Item, Result] | None:
         """Return the items that run next, all of one key; the next batch is of another key."""
-        max_size = min(self.budget, max(MIN_BATCH_SIZE, int(self._pace * RUN_S)))
         while self._queues:
             key = next(iter(self._queues))
             calls = [call for call in self._queues.pop(key) if not call.future.done()]
             if not calls:
                 continue
             self._runs += 1
-            fair = self._runs % FIRST_COME_EVERY != 0
-            batch: Batch[Item, Result] = Batch(key)
-            heap = [(call.served if fair else 0, call.queued_at, i, call) for i, call in enumerate(calls)]
-            heapify(heap)
-            has_short = False  # then long calls wait for the next run
-            unfinished = []  # calls that still have items
-            while heap:
-                *_, i, call = heappop(heap)
-                index, item, size = call.waiting[0]
-                step = min(size, MAX_STEP_SIZE)  # the part of its size that one run takes
-                is_long = call.served + call.remaining > MIN_BATCH_SIZE
-                if batch.items and (batch.size + step > max_size or (has_short and is_long)):
-                    unfinished.append(call)
-                    continue
-                has_short = has_short or (fair and not is_long)
-                call.waiting.popleft()
-                call.remaining -= size
-                call.served += step
-                batch.sources.append((call, index))
-                batch.items.append(item)
-                batch.size += step
-                if call.waiting:
-                    heappush(heap, (call.served if fair else 0, call.queued_at, i, call))
+            max_size = min(self.budget, max(MIN_BATCH_SIZE, int(self._pace * RUN_S)))
+            batch: Batch[Item, Result] = Batch(key, max_size, self._runs % FIRST_COME_EVERY != 0)
+            batch.fill(calls)
             self.depth -= len(batch.items)
-            if unfinished:
+            if unfinished := [call for call in calls if call.waiting]:
                 self._queues[key] = unfinished
             return batch
         return None
