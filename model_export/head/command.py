@@ -3,6 +3,9 @@
 import argparse
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
 from evaluation.labels import read_rows
@@ -82,8 +85,34 @@ def run(arguments: argparse.Namespace) -> int:
         log(line)
     from model_export.head.train import train_model  # torch takes seconds to import
 
-    train_model(arguments, name, rows, log)
+    with reserve_name(arguments.models_dir, name):
+        train_model(arguments, name, rows, log)
     return 0
+
+
+@contextmanager
+def reserve_name(models_dir: Path, name: str) -> Iterator[None]:
+    """Hold a lock on a model's name: of two runs at once the first to end would lose its version's number.
+
+    Raises:
+        InvalidInput: Another run trains a model of this name.
+    """
+    path = models_dir / f".{name}.lock"
+    try:
+        models_dir.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}", param="--models-dir") from None
+    with lock:
+        try:
+            flock(lock, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            problem = f"another run trains {name} in {models_dir}: wait for it, or choose another name"
+            raise InvalidInput(problem, param="--name") from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _model_name(arguments: argparse.Namespace) -> str:

@@ -18,6 +18,7 @@ from model_export.bundle import write_bundle
 from model_export.cli import main
 from model_export.encoder import graph, quantized
 from model_export.head import cross_validation
+from model_export.head.command import reserve_name
 from model_export.head.encoded import encode_texts
 from model_export.head.train import open_encoder
 from service.cli.main import main as hardmax_command
@@ -181,6 +182,19 @@ def test_report_that_cannot_be_written_is_refused_before_training(folder, capsys
     assert train(folder, file, "late", "--html", str(folder / "nowhere" / "r.html")) == 2
     assert "r.html cannot be written: there is no such folder" in capsys.readouterr().err
     assert not (folder / "models" / "late@1").exists()
+
+
+def test_second_run_of_one_name_is_refused_while_the_first_runs(folder, capsys):
+    """Both once trained, and the second to end failed to write its version."""
+    file = write_rows(folder / "twice.csv", {"bad": "awful", "good": "superb"})
+    with reserve_name(folder / "models", "twice"):
+        assert train(folder, file, "twice") == 2
+        assert f"another run trains twice in {folder / 'models'}: wait for it" in capsys.readouterr().err
+        with reserve_name(folder / "models", "other"):
+            pass
+    with reserve_name(folder / "models", "twice"):
+        pass
+    assert not list((folder / "models").glob(".*.lock"))
 
 
 def test_multi_label_head_is_trained(folder, capsys, readout_only):
