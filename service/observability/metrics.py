@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.metrics_core import Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from service.errors import ConfigurationError
@@ -119,10 +121,12 @@ class Metrics:
         """Return the metrics in the text format of Prometheus."""
         if MULTIPROCESS_DIR not in os.environ:
             return generate_latest(self._registry)
-        _forget_ended_processes()
         shared = CollectorRegistry()
         shared.register(_ServedCollector())
-        return generate_latest(shared)
+        with (Path(os.environ[MULTIPROCESS_DIR]) / "lock").open("w") as lock:
+            flock(lock, LOCK_EX)  # no other process adds up files meanwhile
+            _add_up_ended_processes()
+            return generate_latest(shared)
 
 
 class _ServedCollector(Collector):
@@ -151,11 +155,16 @@ def shared_metrics() -> Iterator[None]:
         yield
 
 
-def _forget_ended_processes() -> None:
-    """Drop the gauges of workers that ended. Their counters stay."""
-    for path in Path(os.environ[MULTIPROCESS_DIR]).glob("gauge_live*_*.db"):
-        pid = int(path.stem.rpartition("_")[2])
+def _add_up_ended_processes() -> None:
+    """Drop the gauges of workers that ended, and keep the sums of their other numbers."""
+    for path in Path(os.environ[MULTIPROCESS_DIR]).glob("*_[0-9]*.db"):
+        kind, _, pid = path.stem.rpartition("_")
         try:
-            os.kill(pid, 0)
+            os.kill(int(pid), 0)
         except ProcessLookupError:
-            mark_process_dead(pid)  # type: ignore[no-untyped-call]
+            if not kind.startswith("gauge"):
+                sums: Any = MmapedDict(str(path.with_name(f"{kind}_ended.db")))  # type: ignore[no-untyped-call]
+                for key, value, when, _ in MmapedDict.read_all_values_from_file(str(path)):  # type: ignore[no-untyped-call]
+                    sums.write_value(key, sums.read_value(key)[0] + value, when)
+                sums.close()
+            path.unlink()

@@ -65,11 +65,18 @@ def test_shared_metrics_need_a_folder_that_can_be_written(monkeypatch: pytest.Mo
         pass
 
 
-def test_counts_of_ended_workers_stay_and_their_gauges_go(parent: Path) -> None:
+def test_counts_of_ended_workers_stay_and_their_files_and_gauges_go(parent: Path) -> None:
+    """Every worker that ended once left files of 24 kB."""
     with shared_metrics():
-        for _ in range(2):
+        for count in (1, 2):
             run_python(COUNT)
-        rendered = run_python(f"{IMPORT}\nprint(Metrics().render().decode())").stdout
+            rendered = run_python(f"{IMPORT}\nprint(Metrics().render().decode())").stdout
+            assert f'route="/classify",status="200"}} {2 * count}.0' in rendered
+        run_python(f"{IMPORT}\nMetrics().render()")
+        (folder,) = parent.iterdir()
+        owners = {path.stem.rpartition("_")[2] for path in folder.iterdir()}
+        assert {"ended", "lock"} < owners
+        assert len(owners) == 3  # and the process that rendered last
     assert 'hardmax_requests_total{method="POST",route="/classify",status="200"} 4.0' in rendered
     assert 'hardmax_request_duration_seconds_count{route="/classify"} 4.0' in rendered
     assert "hardmax_model_info{" not in rendered  # a gauge of running workers
