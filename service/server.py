@@ -9,8 +9,9 @@ On SIGTERM or SIGINT a process stops in these steps:
 4. The process ends with 0, at the latest `KILL_AFTER_S` after the grace period.
 
 SIGHUP reads models and keys again; with several workers the supervisor replaces them one after the other
-instead. The supervisor also replaces a worker that has ended or does not answer its health check. A process
-whose inference thread is dead ends with 1, so that its supervisor starts another one.
+instead. The supervisor also replaces a worker that has ended or does not answer its health check. A worker
+that cannot start ends after `RETRY_S`, and the others go on. A process whose inference thread is dead, or
+whose model cannot be stopped, ends with 1, so that its supervisor starts another one.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from multiprocessing.synchronize import Event
@@ -59,6 +61,7 @@ WORKER_HEALTHCHECK_S = 15
 MAX_CONNECTIONS = 4096
 MAX_HEAD_BYTES = 65_536  # a matrix in the query is long, and comes in several packets
 MAX_STARTUP_LINE_CHARS = 110
+RETRY_S = 5.0  # before a worker that could not start ends, and is started again
 FAILED, MISCONFIGURED = 1, 2
 
 
@@ -122,6 +125,17 @@ def _supervise(settings: Settings, make_app: MakeApp, listener: socket.socket) -
     announced = multiprocessing.get_context("spawn").Event()
     config = _config(partial(build_app, settings, make_app, announced), settings, factory=True)
     supervisor = Multiprocess(config, [listener])
+
+    def stop(number: int, frame: object) -> None:
+        """Stop at once: uvicorn reads signals only between two restarts of all workers, which take long."""
+        supervisor.should_exit.set()
+        for worker in supervisor.processes:
+            if worker.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGTERM)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     supervisor.run()
     codes = {worker.exitcode for worker in supervisor.processes}
     return MISCONFIGURED if STARTUP_FAILURE in codes else 0
@@ -168,7 +182,7 @@ def build_app(settings: Settings, make_app: MakeApp, announced: Event | None = N
             try:
                 await stack.enter_async_context(load(app))
             except HardmaxError as error:
-                exit_with_error(error)
+                exit_with_error(error, others_serve=announced is not None and announced.is_set())
             ending = asyncio.create_task(_end_after_failure(service))
             if announced is None or not announced.is_set():
                 log_startup(service)
@@ -191,20 +205,21 @@ def handle_signals(service: AppState) -> None:
     def stop(number: signal.Signals) -> None:
         if not service.started:  # a bundle may be loading in a thread that cannot be interrupted
             log.info("%s while starting", number.name)
-            _end_process()
+            end_process()
         handler = stop_server[number]
         server = getattr(handler, "__self__", None)
         if not isinstance(server, uvicorn.Server) or not callable(handler):
             return
-        if service.draining:  # the second signal
-            handler(number, None)
+        if service.draining:
+            if number == signal.SIGINT:  # not SIGTERM, which the supervisor may send twice
+                handler(number, None)
             return
         grace_s = service.settings.shutdown_grace_s
         log.info("stopping on %s, within %g s", number.name, grace_s)
         service.drain()
-        kill_timer = threading.Timer(grace_s + KILL_AFTER_S, _end_process)
-        kill_timer.daemon = True
-        kill_timer.start()
+        if service.failed.is_set():  # the run of a model may never end
+            end_later(KILL_AFTER_S, FAILED)
+        end_later(grace_s + KILL_AFTER_S)
 
         def close_listeners() -> None:
             """Close the listeners, and let new connections send: uvicorn closes those without data."""
@@ -220,24 +235,38 @@ def handle_signals(service: AppState) -> None:
 
 
 async def _end_after_failure(service: AppState) -> None:
-    """Stop this process when its inference thread has died."""
+    """Stop this process when its inference thread has died or hangs."""
     await service.failed.wait()
-    log.critical("stopping: the inference thread is dead")
+    log.critical("stopping: texts can no longer be answered; the log has the reason")
     await asyncio.sleep(LAST_RESPONSES_S)  # for the errors of waiting callers, and a failing probe of /health
     signal.raise_signal(signal.SIGTERM)
 
 
-def _end_process() -> NoReturn:
+def end_later(seconds: float, code: int = 0) -> None:
+    """End this process after some time, if it has not ended."""
+    timer = threading.Timer(seconds, end_process, (code,))
+    timer.daemon = True
+    timer.start()
+
+
+def end_process(code: int = 0) -> NoReturn:
     """End this process at once, with a thread that cannot be interrupted."""
     logging.shutdown()
-    os._exit(0)
+    os._exit(code)
 
 
-def exit_with_error(error: HardmaxError) -> NoReturn:
-    """End a process that could not start, with one line after the log."""
+def exit_with_error(error: HardmaxError, *, others_serve: bool) -> NoReturn:
+    """End a process that could not start, with one line after the log.
+
+    uvicorn's supervisor ends all workers for the code STARTUP_FAILURE. Where others serve, another code makes
+    it start this one again.
+    """
     logging.shutdown()
     print(f"hardmax: {error.message}", file=sys.stderr, flush=True)  # noqa: T201
-    os._exit(STARTUP_FAILURE if multiprocessing.parent_process() else MISCONFIGURED)
+    if others_serve:
+        time.sleep(RETRY_S)
+    is_worker = multiprocessing.parent_process() is not None
+    os._exit(STARTUP_FAILURE if is_worker and not others_serve else MISCONFIGURED)
 
 
 def _follow_supervisor() -> None:

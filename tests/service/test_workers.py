@@ -9,7 +9,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from bundles import write_head
+from raw_http import connect, request_head
 from server import Server, eventually, serving
+
+from service.server import KILL_AFTER_S
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +127,38 @@ def test_workers_end_when_their_supervisor_is_killed(models: Path) -> None:
         workers = server.workers
         server.process.kill()
         eventually(lambda: not any(worker.is_running() for worker in workers))
+
+
+@pytest.mark.system
+@pytest.mark.timeout(300)
+def test_worker_that_cannot_start_leaves_the_others_alone(tmp_path: Path) -> None:
+    """All workers once ended within five seconds."""
+    write_head(tmp_path)
+    with serving(tmp_path, default_model="tiny", workers=2) as server:
+        wait_for_workers(server)
+        model = (tmp_path / "tiny/model.onnx").read_bytes()
+        (tmp_path / "tiny/model.onnx").write_bytes(b"broken")
+        server.workers[0].kill()
+        line = "hardmax: DEFAULT_MODEL: the model tiny was refused: tiny: model.onnx is not the file"
+        eventually(lambda: server.output.count(line) >= 2)  # it is started again
+        assert classify(server) == 200  # with the version before
+        (tmp_path / "tiny/model.onnx").write_bytes(model)
+        wait_for_workers(server)
+        assert server.stop() == 0
+
+
+@pytest.mark.system
+@pytest.mark.timeout(300)
+def test_stop_during_a_restart_of_workers_ends_within_the_grace_period(models: Path) -> None:
+    """SIGTERM was once ignored for 55 s: until every worker was replaced, each after its last request."""
+    with serving(models, default_model="tiny", workers=2, shutdown_grace_s=10) as server:
+        wait_for_workers(server)
+        with connect(server.port) as first, connect(server.port) as second:
+            for caller in (first, second):  # bodies that do not arrive: workers wait for them
+                caller.sendall(request_head(9))
+            before = {worker.pid for worker in server.workers}
+            server.process.send_signal(signal.SIGHUP)
+            eventually(lambda: "Received SIGHUP" in server.output and len(server.workers) == 3)
+            assert server.stop(timeout_s=10 + KILL_AFTER_S + 10) == 0
+        assert len(before) == 2
+        assert server.output.count("stopping on SIGTERM") >= 2
