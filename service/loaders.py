@@ -1,6 +1,8 @@
-"""The loaders of bundles, one for each kind."""
+"""The loaders of bundles, one for each kind, and the proof that a bundle is harmless."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -9,16 +11,16 @@ from service.cloud.candidates import screen_keys
 from service.cloud.dynamics import Dynamics, Limits
 from service.runtime.bundle import Bundle
 from service.runtime.card import ENCODER, HEAD
+from service.runtime.proof import Prover
 from service.runtime.registry import Loader
 from service.runtime.session import Runtime
 from service.sequences import SequenceClassifier
 from service.settings import Settings
+from service.text import head as heads
 from service.text.encoder import Encoder
 from service.text.head import Head
 
 Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]
-
-LOAD_S = 60.0  # how long a bundle may take to load and run once
 
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
@@ -42,10 +44,44 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
             pass
         return model
 
-    loaders: Mapping[str, Loader] = {
+    return {
         ENCODER: encoder,
         HEAD: head,
         "dynamics": dynamics,
         "sequences": lambda bundle: SequenceClassifier.load(bundle, runtime),
     }
-    return {kind: runtime.limit(LOAD_S)(load) for kind, load in loaders.items()}
+
+
+def proving_loaders(runtime: Runtime, settings: Settings, prover: Prover) -> Mapping[str, Loader]:
+    """Return functions that load a bundle once it is proved harmless, or pretrained: tests prove those."""
+
+    def load(load_proved: Loader, bundle: Bundle) -> object:
+        if not bundle.is_pretrained:
+            prover.prove(bundle)
+        return load_proved(bundle)
+
+    return {kind: partial(load, loader) for kind, loader in domain_loaders(runtime, settings).items()}
+
+
+def make_prover(runtime: Runtime, settings: Settings) -> Prover:
+    """Return what proves bundles for a runtime."""
+    arguments = runtime.graphs, runtime.intra_op_threads
+    return Prover(run_bundle, *arguments, memory_bytes=settings.compute_memory_bytes)
+
+
+def run_bundle(bundle: Bundle, graphs: Literal["cpu", "cuda"], threads: int) -> None:
+    """Open a bundle and run it on the shortest input and the longest. It runs on the CPU.
+
+    Dynamics and sequences run only in compute processes, so here they are loaded as the service does it.
+
+    Args:
+        graphs: The provider whose graph is run.
+    """
+    runtime = Runtime("cpu", threads)
+    runtime.graphs = graphs
+    if bundle.kind == ENCODER:
+        Encoder.load(bundle, runtime).run_longest()
+    elif bundle.kind == HEAD:
+        heads.run_longest(heads.open_graph(bundle, runtime))
+    else:
+        domain_loaders(runtime, Settings())[bundle.kind](bundle)

@@ -18,8 +18,8 @@ from service.answers.texts import (
     Results,
     add_searches,
     build_document,
+    raise_first,
     read_tasks,
-    run_tasks,
     select_searches,
 )
 from service.answers.writing import write_document
@@ -80,7 +80,7 @@ class Local(Api):
     def _classify(self, request: ApiRequest) -> dict[str, Any]:
         body = validate(request.body or {}, ClassifyRequest)
         tasks = read_tasks(body, self._model, self._settings)
-        results = run_sync(run_tasks(tasks, _run_all))
+        results = raise_first(classify_all(tasks))
         for task, answers in zip(tasks, results, strict=True) if (searches := select_searches(body)) else ():
             run_sync(add_searches(task, answers, searches, _run_all))
         return {"id": uuid4().hex, **build_document(body.model or self._settings.default_model, results)}

@@ -7,7 +7,7 @@ middleware use it.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -16,13 +16,14 @@ from typing import Any, TypeVar
 from service.answers import clouds
 from service.auth import ApiKeys
 from service.errors import ConfigurationError, NotReady
-from service.loaders import Loaders, domain_loaders
+from service.loaders import Loaders, make_prover, proving_loaders
 from service.memory import collect_garbage, freeze_gc
 from service.observability.metrics import Metrics
 from service.observability.tracing import make_tracer_provider
 from service.runtime.batcher import Batcher
-from service.runtime.card import HEAD
+from service.runtime.card import ENCODER, HEAD
 from service.runtime.compute import Compute
+from service.runtime.proof import Prover
 from service.runtime.registry import Registry, RegistryEntry, bundle_fingerprints
 from service.runtime.session import Runtime
 from service.settings import Settings
@@ -78,7 +79,10 @@ class AppState:
         )
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")  # one: parsing takes much memory
         self.tracer_provider = make_tracer_provider(url) if (url := settings.otlp_endpoint) else None
-        self._loaders = loaders or domain_loaders
+        self._loaders = loaders
+        self._prover: Prover | None = None
+        self._version_loader = ThreadPoolExecutor(1, thread_name_prefix="versions")
+        self._loading: dict[str, asyncio.Future[None]] = {}  # older versions, by their names
         self._refreshing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self.started = False
@@ -87,7 +91,7 @@ class AppState:
     async def start(self) -> None:
         """Load the models and start the background tasks."""
         self.compute.start()
-        await asyncio.to_thread(self._load)
+        await asyncio.to_thread(self._load, asyncio.get_running_loop())
         self.run_in_background(self._sample_metrics())
         self.run_in_background(self._watch_models())
         self.run_in_background(self._release_memory())
@@ -105,10 +109,36 @@ class AppState:
         """Run a function in the thread that parses long bodies, one at a time."""
         return await asyncio.get_running_loop().run_in_executor(self._parser, work)
 
-    def _load(self) -> None:
-        runtime = Runtime(self.settings.provider, self.settings.intra_op_threads)
+    async def load_models(self, names: str | Sequence[str]) -> None:
+        """Load those of these models that are older versions, on their first use."""
+        for name in [names] if isinstance(names, str) else names:
+            entry = self.registry.get(name)
+            if entry is not None and entry.model is None:
+                await asyncio.shield(self._load_version(entry.name))
+
+    def _load_version(self, name: str) -> asyncio.Future[None]:
+        """Load an older version in a thread, which goes on if the caller leaves."""
+        if name not in self._loading:
+            loop = asyncio.get_running_loop()
+            loading = loop.run_in_executor(self._version_loader, self.registry.load_version, name)
+            loading.add_done_callback(lambda _: self._loading.pop(name, None))
+            self._loading[name] = loading
+        return self._loading[name]
+
+    def _load(self, loop: asyncio.AbstractEventLoop) -> None:
+        def on_stop(model: str, goes_on: bool) -> None:
+            """End the process for a run that goes on, or if texts can no longer be answered by default."""
+            entry, default = self.registry.get(model), self.registry.get(self.settings.default_model)
+            if goes_on or (entry is not None and (entry.kind == ENCODER or entry is default)):
+                loop.call_soon_threadsafe(self.failed.set)
+
+        runtime = Runtime(self.settings.provider, self.settings.intra_op_threads, on_stop)
         self.provider = runtime.provider
-        self.registry.loaders = self._loaders(runtime, self.settings)
+        if self._loaders is None:
+            self._prover = make_prover(runtime, self.settings)
+            self.registry.loaders = proving_loaders(runtime, self.settings, self._prover)
+        else:
+            self.registry.loaders = self._loaders(runtime, self.settings)
         self._read_models()
         missing = self.registry.missing_reason(self.settings.default_model)
         reads_texts = any(entry.kind == HEAD for entry in self.registry.entries.values())
@@ -117,7 +147,8 @@ class AppState:
         self._has_default = missing is None
         default = self.registry.get(self.settings.default_model)
         if default is not None and default.kind == HEAD:
-            self.registry.find(default.name, HEAD)  # loads it if it is an older version
+            self.registry.load_version(default.name)
+            self.registry.find(default.name, HEAD)
 
     async def stop(self) -> None:
         """Stop the background tasks, the inference thread and the compute process."""
@@ -127,7 +158,8 @@ class AppState:
         for task in tasks:
             with suppress(asyncio.CancelledError):
                 await task
-        self._parser.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._parser, self._version_loader):
+            pool.shutdown(wait=False, cancel_futures=True)
         self.texts.stop()
         await asyncio.to_thread(self.compute.stop)
         if self.tracer_provider is not None:
@@ -141,6 +173,8 @@ class AppState:
             log.error("keys not read again: %s", error.message)
         else:
             log.info("reload: %d API keys", len(self.keys))
+        if self._prover is not None:
+            self._prover.forget_failures()
         await self._refresh()
         log.info("reload: %d models, %d refused", len(self.registry.entries), len(self.registry.refused))
 

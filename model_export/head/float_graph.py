@@ -1,7 +1,6 @@
 """The graph of heads for GPUs: double precision replaces the integer operators that CUDA has no kernel for.
 
-Whole numbers below 2^53 are exact in double precision, so both graphs give the same bits. The weights of a
-head are inputs of this graph, which have to be fed: their only copy is in the bundle's model.onnx.
+Whole numbers below 2^53 are exact in double precision, so both graphs give the same bits.
 """
 # onnxscript translates the source of the functions below.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
@@ -71,10 +70,6 @@ def to_float(model: onnx.ModelProto) -> onnx.ModelProto:
         if replacement is not None:
             node.domain, node.op_type = DOMAIN, replacement.name
     floats.functions.extend(function.to_function_proto() for function in REPLACEMENTS.values())
-    inputs = {value.name for value in floats.graph.input}
-    constants = [tensor for tensor in floats.graph.initializer if tensor.name not in inputs]
-    del floats.graph.initializer[:]
-    floats.graph.initializer.extend(constants)
     onnx.checker.check_model(floats)
     return floats
 

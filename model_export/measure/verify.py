@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
 
 from evaluation.tables.columns import find_column
 from evaluation.tables.reading import read_table
@@ -30,8 +32,7 @@ from service.errors import InvalidInput, NotFound
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle, find_served, kind_of, read_bundle
 from service.runtime.card import ENCODER, HEAD
-from service.runtime.graph import split_weights
-from service.runtime.session import Runtime, Session
+from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import (
     TOKENS_PER_RUN,
@@ -63,41 +64,32 @@ class Parity:
         return self.different.total()
 
 
-class FloatGraphRuntime(Runtime):
-    """Opens the graphs for GPUs on the CPU."""
-
-    def __init__(self, threads: int) -> None:
-        super().__init__("cpu", threads)
-        self.provider = "cuda"
-
-    def open(self, model: bytes, weights: bytes | None = None) -> Session:
-        """Open a graph on the CPU."""
-        return Runtime("cpu", self.intra_op_threads).open(model, weights)
-
-
 class GraphPair:
     """The graph of a bundle for CPUs, and that for GPUs if it has one, with the referee of both."""
 
     def __init__(self, bundle: Bundle, cpu: Runtime, gpu: Runtime) -> None:
-        self._sessions = [(f"{bundle.kind} model.onnx", cpu.open(bundle.model))]
-        self._outputs = [spec.name for spec in self._sessions[0][1].outputs]
+        session = cpu.open(bundle.model, optimized=bundle.kind != HEAD)  # as it is served
+        graph = onnx.load_from_string(bundle.model).graph
+        weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        self._sessions = [(f"{bundle.kind} model.onnx", session)]
+        self._outputs = [spec.name for spec in session.outputs if spec.name not in weights]
         self._fed: Arrays = {}
         if bundle.float_model is None:
             self._referee = Referee(bundle.model)
             return
         # numpy multiplies floats a hundred times as fast as integers
         self._referee = Referee(bundle.float_model, bundle.model)
-        self._fed = split_weights(bundle.model)[1]
-        weights = None if self._fed else bundle.model
-        self._sessions.append((f"{bundle.kind} model.float.onnx", gpu.open(bundle.float_model, weights)))
+        session = gpu.open(bundle.float_model, bundle.model)
+        self._sessions.append((f"{bundle.kind} model.float.onnx", session))
+        # graphs for GPUs of heads of before 0.5
+        self._fed = {spec.name: weights[spec.name] for spec in session.inputs if spec.name in weights}
 
     def compare(self, feeds: Arrays) -> Counter[str]:
         """Return the outputs of each graph that differ from those of the referee."""
         feeds = {**feeds, **self._fed}
-        outputs = [name for name in self._outputs if name not in self._fed]
-        expected, different = self._referee.run(feeds, outputs), Counter[str]()
+        expected, different = self._referee.run(feeds, self._outputs), Counter[str]()
         for graph, session in self._sessions:
-            for name, actual in zip(outputs, session.run(feeds, outputs), strict=True):
+            for name, actual in zip(self._outputs, session.run(feeds, self._outputs), strict=True):
                 different[f"{graph}: {name}"] += not np.array_equal(actual, expected[name])
         return +different
 
@@ -111,8 +103,7 @@ class Verifier:
     def __init__(
         self, head: Bundle, encoder: Bundle, provider: Literal["cpu", "cuda"] = "cpu", threads: int = 1
     ) -> None:
-        cpu = Runtime("cpu", threads)
-        gpu = FloatGraphRuntime(threads) if provider == "cpu" else Runtime(provider, threads)
+        cpu, gpu = Runtime("cpu", threads), Runtime(provider, threads)
         self._encoder = Encoder.load(encoder, cpu)
         self._encoder_graphs, self._head_graphs = (GraphPair(bundle, cpu, gpu) for bundle in (encoder, head))
         self._rng = random.Random(0)

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, cast
 
 from hardmax.models.texts import OffsetUnit
@@ -12,7 +11,7 @@ from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
 from service.text.counterfactual import MAX_SEARCHED_TEXTS, Search, find_counterfactual, find_sufficient
 from service.text.head import Head
-from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks, split_task
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
 from service.text.spans import Span, merge_spans, to_codepoints
 
 FindModel = Callable[[str, str], Any]  # by name and kind
@@ -65,12 +64,14 @@ def check_spans(spans: Sequence[Span], text: str, unit: OffsetUnit) -> None:
 
 
 def find_heads(find: FindModel, names: Sequence[str]) -> tuple[Head, ...]:
-    """Return the heads of those names, which must all have the same encoder."""
+    """Return the heads of those names, which must read texts with the same encoder in the same way."""
     heads = tuple(find(name, HEAD) for name in names)
     if len(set(heads)) < len(heads):
         raise InvalidInput("a model is named twice", param="model")
     if len({id(head.encoder) for head in heads}) > 1:
         raise InvalidInput("these models have different encoders: send a request for each", param="model")
+    if len({head.fold_names for head in heads}) > 1:
+        raise InvalidInput("these models read names differently: send a request for each", param="model")
     return heads
 
 
@@ -83,21 +84,6 @@ def raise_first(results: Results) -> list[list[Answer]]:
             finally:  # subtle: breaks a cycle of the error and this function, which holds the whole request
                 del result, results
     return cast("list[list[Answer]]", results)
-
-
-async def run_tasks(tasks: Sequence[ClassificationTask], run: RunTasks) -> list[list[Answer]]:
-    """Return the answers of all heads to each task. Heads that read a text differently run apart."""
-    parts = [split_task(task) for task in tasks]
-    answered = iter(raise_first(await run(list(chain.from_iterable(parts)))))
-    results = []
-    for task, parts_of_task in zip(tasks, parts, strict=True):
-        by_head = {
-            head: answer
-            for part in parts_of_task
-            for head, answer in zip(part.options.heads, next(answered), strict=True)
-        }
-        results.append([by_head[head] for head in task.options.heads])
-    return results
 
 
 def select_searches(body: ClassifyRequest) -> dict[str, Callable[[ClassificationTask], Search]]:

@@ -20,12 +20,12 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from hardmax.formatting import describe_os_error
 from service.errors import BundleError, NotFound
 from service.runtime.card import ENCODER, HEAD, card_of, decode, has_card, read_card, read_file
+from service.settings import PRETRAINED_FOLDER
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,8 @@ class Bundle:
     model: bytes
     vocabulary: str | None  # pieces.json of an encoder
     digest: str  # of all its files: two bundles with the same digest are equal
-    float_model: bytes | None = None  # of an encoder or a head: a graph for GPUs with the weights in `model`
+    float_model: bytes | None = None  # of an encoder or a head: a graph for GPUs
+    is_pretrained: bool = False  # in the folder of the pretrained models, which belong to the code
 
     def graph_for(self, provider: str) -> bytes:
         """Return the graph that a provider runs."""
@@ -63,21 +64,24 @@ def read_bundle(folder: Path) -> Bundle:
     """
     card = read_card(folder / "card.json")
     model = read_file(folder / "model.onnx")
-    if hashlib.sha256(model).hexdigest() != card["model_sha256"]:
+    model_digest = hashlib.sha256(model)
+    if model_digest.hexdigest() != card["model_sha256"]:
         problem = f"{folder.name}: model.onnx is not the file its card describes"
         raise BundleError(problem, param="model_sha256")
     vocabulary = read_file(folder / "pieces.json") if card["kind"] == ENCODER else None
     float_model = _read_float_model(folder, card)
-    files = (model, vocabulary or b"", json.dumps(card, sort_keys=True).encode())
-    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
+    others = vocabulary or b"", json.dumps(card, sort_keys=True).encode()
+    digests = [model_digest, *map(hashlib.sha256, others)]
+    digest = hashlib.sha256(b"".join(part.digest() for part in digests)).hexdigest()
     return Bundle(
         name=card["name"],
         kind=card["kind"],
-        card=MappingProxyType(card),
+        card=card,
         model=model,
         vocabulary=None if vocabulary is None else decode(vocabulary, folder / "pieces.json"),
         digest=digest,
         float_model=float_model,
+        is_pretrained=folder.parent == PRETRAINED_FOLDER,
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from service.errors import BundleError, NotFound
+from service.errors import BundleError, NotFound, NotReady
 from service.runtime.bundle import (
     Bundle,
     default_model,
@@ -64,7 +64,7 @@ class Registry:
         self.loaders = loaders
         self.entries: Mapping[str, RegistryEntry] = {}
         self.refused: Mapping[str, str] = {}  # names of bundles that could not be loaded, and why
-        self._lock = Lock()  # entries are replaced by a thread and by a request for an older version
+        self._lock = Lock()  # entries are replaced by `refresh` and by `load_version`, each in a thread
 
     def get(self, name: str) -> RegistryEntry | None:
         """Return the entry of that name, or the newest version of it; None if there is none."""
@@ -75,7 +75,8 @@ class Registry:
         """Return the model of that name and kind.
 
         Raises:
-            NotFound: There is none, or it cannot be loaded. The message lists the others.
+            NotFound: There is none. The message lists the others.
+            NotReady: It is an older version, which `load_version` has not loaded.
         """
         entry = self.get(name)
         if entry is None and newest_version(name, self.refused) in self.refused:
@@ -84,20 +85,25 @@ class Registry:
             names = ", ".join(entry.name for entry in self.entries.values() if entry.kind == kind)
             hint = f"; there are: {names}" if names else ""
             raise NotFound(f"no model {name!r} {MODEL_PURPOSE[kind]}{hint}", param="model")
-        return (entry if entry.model is not None else self._load_entry(entry)).model
+        if entry.model is None:
+            raise NotReady(f"the model {entry.name} is being loaded; try again shortly")
+        return entry.model
 
-    def _load_entry(self, entry: RegistryEntry) -> RegistryEntry:
-        """Return the entry with its model: an older version is loaded on first use, in milliseconds."""
+    def load_version(self, name: str) -> None:
+        """Load an older version on its first use, or refuse it. Slow, as `refresh` is."""
+        entry = self.entries.get(name)
+        if entry is None or entry.model is not None:
+            return
+        try:
+            loaded = replace(entry, model=self._load(read_bundle(entry.folder)))
+        except BundleError as error:
+            with self._lock:
+                self.entries = {other: self.entries[other] for other in self.entries if other != name}
+                self.refused = {**self.refused, name: error.message}
+            return
         with self._lock:
-            current = self.entries.get(entry.name, entry)
-            if current.model is not None:
-                return current
-            try:
-                loaded = replace(current, model=self._load(read_bundle(current.folder)))
-            except BundleError as error:
-                raise NotFound(f"the model {entry.name} cannot be loaded: {error.message}") from error
-            self.entries = {**self.entries, entry.name: loaded}
-            return loaded
+            if self.entries.get(name) is entry:
+                self.entries = {**self.entries, name: loaded}
 
     def missing_reason(self, name: str) -> str | None:
         """Return why no model of that name is served, or None if one is."""

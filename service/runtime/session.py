@@ -2,17 +2,15 @@
 
 import logging
 import os
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
-from service.errors import BundleError, ConfigurationError, InferenceError
-from service.runtime.graph import external_locations
+from service.errors import BundleError, ConfigurationError, InferenceError, NotReady
+from service.runtime.watchdog import RUN_S, Watchdog
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read at import; its builds report models by default
 
@@ -35,6 +33,7 @@ CUDA_OPTIONS = {
 }
 
 WEIGHTS_FILE = "model.onnx"  # the only file that a graph may name, and only together with its bytes
+FILES_FOLDER = "session.model_external_initializers_file_folder_path"  # of all files that a graph names
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -49,14 +48,18 @@ class TensorSpec:
 
 
 class Session:
-    """A loaded graph. Thread-safe: ONNX Runtime allows concurrent runs of one session."""
+    """A loaded graph. Thread-safe: ONNX Runtime allows concurrent runs of one session.
 
-    def __init__(self, session: ort.InferenceSession, options: ort.RunOptions | None = None) -> None:
+    A graph is not run again after a run that had to be stopped.
+    """
+
+    def __init__(self, session: ort.InferenceSession, model: str, watchdog: Watchdog) -> None:
         self._session = session
-        self._options = options
+        self._model = model
+        self._watchdog = watchdog
+        self._stopped = False
         self.inputs = tuple(map(_spec, session.get_inputs()))
         self.outputs = tuple(map(_spec, session.get_outputs()))
-        self.defaults = tuple(spec.name for spec in session.get_overridable_initializers())  # optional inputs
         self.provider = "cuda" if CUDA in session.get_providers() else "cpu"
 
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:
@@ -64,64 +67,65 @@ class Session:
 
         subtle: ONNX Runtime also computes the others, unless the graph skips them.
         """
-        try:
-            return self._session.run(list(outputs), dict(feeds), self._options)  # type: ignore[no-any-return]
-        except ort_errors() as error:
-            raise InferenceError(f"inference failed: {error}") from error
+        if self._stopped:
+            raise self._not_ready()
+        options = ort.RunOptions()
+        with self._watchdog.watch(self._model, options) as run:
+            try:
+                return self._session.run(list(outputs), dict(feeds), options)  # type: ignore[no-any-return]
+            except ort_errors() as error:
+                if not run.stopped:
+                    raise InferenceError(f"inference failed: {error}") from error
+                self._stopped = True
+                raise self._not_ready() from error
+
+    def _not_ready(self) -> NotReady:
+        problem = f"a run of {self._model} took more than {RUN_S} s"
+        return NotReady(f"{problem}: it runs again when its bundle is replaced or the service starts again")
 
 
 class Runtime:
     """Opens sessions that share one choice of provider and threads."""
 
-    def __init__(self, provider: Provider = "auto", intra_op_threads: int = 1) -> None:
+    def __init__(
+        self,
+        provider: Provider = "auto",
+        intra_op_threads: int = 1,
+        on_stop: Callable[[str, bool], None] = lambda model, goes_on: None,
+    ) -> None:
         ort.disable_telemetry_events()  # subtle: before the first session exists
         ort.set_default_logger_severity(3)
         self.provider = choose_provider(provider)
         self.intra_op_threads = intra_op_threads
-        self._limits = threading.local()  # .options of the sessions that a thread opens
+        self.graphs = self.provider  # the provider whose graphs of bundles are chosen
+        self._watchdog = Watchdog(on_stop)
 
     def graph(self, model: bytes) -> "Graph":
         """Return a graph that is loaded when, and where, it is first run."""
         return Graph(model, self.provider, self.intra_op_threads)
 
-    @contextmanager
-    def limit(self, seconds: float) -> Iterator[None]:
-        """Stop the runs of sessions that are opened meanwhile after this time: a graph may never end."""
-        self._limits.options = options = ort.RunOptions()
-        timer = threading.Timer(seconds, setattr, (options, "terminate", True))
-        timer.daemon = True
-        timer.start()
-        late = BundleError(f"it took more than {seconds:g} s to load and run once; SIGHUP tries again")
-        try:
-            yield
-        except InferenceError as error:
-            if not options.terminate:
-                raise
-            raise late from error
-        finally:
-            timer.cancel()
-            timer.join()
-            del self._limits.options
-        if options.terminate:  # every later run would be stopped at once
-            raise late
-
-    def open(self, model: bytes, weights: bytes | None = None) -> Session:
+    def open(
+        self, model: bytes, weights: bytes | None = None, name: str = "a graph", *, optimized: bool = True
+    ) -> Session:
         """Load a graph.
 
         Args:
             model: The graph. It may not name files: ONNX Runtime would read any below the working directory.
             weights: The bundle's model.onnx, if the graph's external data is in that file.
+            name: The name of the model, for errors.
+            optimized: Whether a CPU runs it faster if ONNX Runtime changes it first, which takes time.
 
         Raises:
             BundleError: ONNX Runtime cannot load the graph, or it names another file.
         """
-        if external_locations(model) - ({WEIGHTS_FILE} if weights is not None else set()):
-            raise BundleError("the graph names files other than its own model.onnx", param="model.onnx")
         options = ort.SessionOptions()
+        options.add_session_config_entry(FILES_FOLDER, os.devnull)  # no file is below it
         if weights is not None:
             options.add_external_initializers_from_files_in_memory([WEIGHTS_FILE], [weights], [len(weights)])
         options.intra_op_num_threads = self.intra_op_threads
         options.inter_op_num_threads = 1
+        if not optimized and self.provider == "cpu":
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         # an arena would keep the memory of the largest run as long as the model is served
         options.enable_cpu_mem_arena = False
         # idle threads that spin would take the CPU from the event loop and from other workers
@@ -130,10 +134,10 @@ class Runtime:
             options.add_session_config_entry(SLOW_PRODUCTS, "1")
         providers: ProviderList = [(CUDA, CUDA_OPTIONS), CPU] if self.provider == "cuda" else [CPU]
         try:
-            limits = getattr(self._limits, "options", None)
-            return Session(ort.InferenceSession(model, options, providers=providers), limits)
+            session = ort.InferenceSession(model, options, providers=providers)
         except ort_errors() as error:
             raise BundleError(f"not a graph ONNX Runtime can load: {error}", param="model.onnx") from error
+        return Session(session, name, self._watchdog)
 
 
 @dataclass(frozen=True)
@@ -155,24 +159,13 @@ def _open_once(graph: Graph) -> Session:
     return Runtime(graph.provider, graph.intra_op_threads).open(graph.model)
 
 
-def check_graph(
-    name: str,
-    session: Session,
-    inputs: dict[str, str],
-    outputs: dict[str, str],
-    weights: Collection[str] = (),
-) -> None:
-    """Refuse a graph whose inputs and outputs are not those that this service uses.
-
-    `weights` are the inputs that need not be fed.
-    """
+def check_graph(name: str, session: Session, inputs: dict[str, str], outputs: dict[str, str]) -> None:
+    """Refuse a graph whose inputs and outputs are not those that this service uses."""
     for specs, expected in ((session.inputs, inputs), (session.outputs, outputs)):
         types: dict[str, Any] = {spec.name: spec.dtype for spec in specs}
         if not expected.items() <= types.items() or (expected is inputs and types != expected):
             problem = f"{name}: its graph has {types}, expected {expected}"
             raise BundleError(problem, param="model.onnx")
-    if set(session.defaults) != set(weights):
-        raise BundleError(f"{name}: weights of its graph cannot be read", param="model.onnx")
 
 
 def choose_provider(requested: Provider) -> Literal["cpu", "cuda"]:

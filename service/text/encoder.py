@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Self
-from weakref import WeakValueDictionary
 
 import numpy as np
 import orjson
@@ -22,7 +21,16 @@ from service.errors import BundleError
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime, Session, check_graph
-from service.text.tokenizer import Chunk, Ints, TokenizedText, Vocabulary, WordPieceTokenizer, word_sizes
+from service.text.tokenizer import (
+    CHUNK_TOKENS,
+    MAX_WORDS,
+    Chunk,
+    Ints,
+    TokenizedText,
+    Vocabulary,
+    WordPieceTokenizer,
+    word_sizes,
+)
 
 TokenSets = NDArray[np.uint64]
 
@@ -73,8 +81,6 @@ class Encoder:
         self._session = session
         tokens = TOKENS_PER_RUN[session.provider]
         self._tokens_per_run = tokens * threads if session.provider == "cpu" else tokens
-        # of the heads on this encoder, by the digest of their graph; dropped with the last head
-        self.head_sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._tokenizers = {fold: WordPieceTokenizer(vocabulary, fold_names=fold) for fold in (True, False)}
         self.replacements = vocabulary.special.replacements  # how special tokens are shown
         self._unknown_id = vocabulary.special.unknown
@@ -85,14 +91,21 @@ class Encoder:
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime) -> Self:
-        """Load the encoder of a bundle and run it once, within the time that a bundle has to load."""
-        graph = bundle.graph_for(runtime.provider)
-        session = runtime.open(graph, weights=None if graph is bundle.model else bundle.model)
+        """Load the encoder of a bundle and run it once."""
+        graph = bundle.graph_for(runtime.graphs)
+        weights = None if graph is bundle.model else bundle.model
+        session = runtime.open(graph, weights, bundle.name)
         check_graph(bundle.name, session, ENCODER_INPUTS, ENCODER_OUTPUTS)
         encoder = cls(session, read_vocabulary(bundle), runtime.intra_op_threads)
         zero = np.zeros(1, np.int64)
         encoder.encode([(zero, zero)], output_attentions=True)
         return encoder
+
+    def run_longest(self) -> None:
+        """Encode as many tokens as the longest text has, or one run if that has more."""
+        tokens = np.arange(max(MAX_WORDS, self._tokens_per_run)) % len(self._is_short)
+        chunks = [(chunk, np.arange(CHUNK_TOKENS)) for chunk in tokens.reshape(-1, CHUNK_TOKENS)]
+        self.encode(chunks, output_attentions=True)
 
     def tokenize(self, text: str, *, fold_names: bool = True) -> TokenizedText:
         """Tokenize a text with the vocabulary of this encoder."""

@@ -6,12 +6,9 @@ A head gives every word of a text a position, moves the words by hardmax dynamic
 
 where each word contributes at the position of the leader that it ends with. Contributions are counted in
 units of 1e-7, and the logit is their sum: printed numbers add up to the last digit.
-
-Heads of one family, by the digest of their graph, differ only in their weights, which their graph takes as
-inputs: they share one session, and one run computes several. Each pair of a head and a text has its own row
-in the outputs.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -22,31 +19,28 @@ from numpy.typing import NDArray
 from service.errors import BundleError, InferenceError
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
-from service.runtime.graph import split_weights
 from service.runtime.session import Runtime, Session, check_graph
 from service.text.decision import UNITS_PER_LOGIT, read_decision_rule
 from service.text.encoder import EncodedText, Encoder
-from service.text.tokenizer import Ints, word_sizes
+from service.text.tokenizer import MAX_WORDS, Ints, word_sizes
+
+log = logging.getLogger(__name__)
 
 Array = NDArray[Any]
 
-ORT_TYPES = {"float32": "float", "float64": "double", "uint8": "uint8"}
 MAX_WORD_PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}  # that one run compares
 HEAD_INPUTS = {"states": "uint8", "words": "uint8", "members": "int64", "texts": "int64"}
 PREDICTION_OUTPUTS = {"bias": "double", "contribution": "double"}
 EXPLANATION_OUTPUTS = {"target": "int64", "since": "int64", "plane": "double"}
 OOD_OUTPUT = "unlike"  # optional out-of-distribution score: above 0 where a text is unlike the training data
+HEAD_OUTPUTS = (*PREDICTION_OUTPUTS, *EXPLANATION_OUTPUTS, OOD_OUTPUT)
 MAX_LOGIT = 1e5  # of a bias or a contribution: sums of 2,560 words in units stay below 2^53
 WARM_UP_TEXT = "A good film, and a bad one."
 
 
 @dataclass(frozen=True, slots=True)
 class HeadOutputs:
-    """The outputs of heads for B texts with M words, one after the other.
-
-    Contributions are in units. C is the largest number of logits of a head; a text whose head has fewer has
-    the last ones.
-    """
+    """The outputs of a head with C logits for B texts with M words, one after the other, in units."""
 
     texts: Sequence[EncodedText]
     labels: Sequence[tuple[str, ...]]  # of each text, those of its logits; none where it has one
@@ -79,58 +73,64 @@ class HeadFeeds:
 class Head:
     """A classification head on an encoder. Thread-safe."""
 
-    def __init__(
-        self,
-        name: str,
-        session: Session,
-        weights: Mapping[str, Array],
-        encoder: Encoder,
-        card: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, name: str, session: Session, encoder: Encoder, card: Mapping[str, Any]) -> None:
         self.name = name
         self.session = session
-        self.weights = dict(weights)  # [1, ..]
         self.encoder = encoder
         self.rule = read_decision_rule(card)
         self.fold_names = read_fold_names(card)
         self.has_ood_score = OOD_OUTPUT in {spec.name for spec in session.outputs}
-        for weight, array in self.weights.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise BundleError(f"{name}: {weight} holds a number that is not finite", param="model.onnx")
         probe = encoder.tokenize(WARM_UP_TEXT)  # the first inference is slow: no caller should wait for it
         outputs = encoder.encode(probe.chunks(), output_attentions=True)
         feeds = assemble_feeds([EncodedText(probe, outputs)])
-        names = ("bias", "contribution", "plane")
-        bias, contribution, positions = session.run({**feeds.arrays, **self.weights}, names)
+        names = (*PREDICTION_OUTPUTS, *EXPLANATION_OUTPUTS)
+        bias, contribution, *_ = session.run(feeds.arrays, names)
         if not _is_bounded(bias) or not _is_bounded(contribution):
             raise BundleError(f"{name}: its graph returns numbers that are not finite", param="model.onnx")
-        self.dimensions = positions.shape[-1]
         self.bias = _to_units(bias.reshape(1, -1).T)  # [C, 1] the same for every text
         if len(self.bias) != self.rule.n_logits:
             raise BundleError(f"{name}: its graph has {len(self.bias)} logits", param="labels")
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, encoder: Encoder) -> Self:
-        """Load the head of a bundle and run it once. Heads with the same graph share a session."""
-        graph = bundle.graph_for(runtime.provider)
-        digest, weights = split_weights(bundle.model)
-        inputs, defaults = dict(HEAD_INPUTS), list(weights)
-        if graph is not bundle.model:
-            digest, _ = split_weights(graph)
-            inputs |= {weight: ORT_TYPES.get(array.dtype.name, "") for weight, array in weights.items()}
-            defaults = []
-        session = encoder.head_sessions.get(digest)
-        if session is None:
-            session = runtime.open(graph)
-            check_graph(bundle.name, session, inputs, PREDICTION_OUTPUTS | EXPLANATION_OUTPUTS, defaults)
-            encoder.head_sessions[digest] = session
-        return cls(bundle.name, session, weights, encoder, bundle.card)
+        """Load the head of a bundle and run it once."""
+        return cls(bundle.name, open_graph(bundle, runtime), encoder, bundle.card)
 
     def metadata(self) -> dict[str, Any]:
         """Return the fields that GET /models adds to the card."""
         numbers = (self.bias[:, 0] / UNITS_PER_LOGIT).tolist()
         names = self.rule.logit_labels
         return {"bias": dict(zip(names, numbers, strict=True)) if names else numbers[0]}
+
+
+def open_graph(bundle: Bundle, runtime: Runtime) -> Session:
+    """Open the graph of a head.
+
+    Raises:
+        BundleError: It is not that of a head.
+    """
+    graph = bundle.graph_for(runtime.graphs)
+    weights = None if graph is bundle.model else bundle.model
+    # as it is: its runs take the same time after the optimization, which takes half of the time to open it
+    session = runtime.open(graph, weights, bundle.name, optimized=False)
+    if graph is bundle.float_model and len(session.inputs) > len(HEAD_INPUTS):
+        log.warning("%s has a graph for GPUs of before 0.5: export it again", bundle.name)
+        session = runtime.open(bundle.model, name=bundle.name, optimized=False)
+    check_graph(bundle.name, session, HEAD_INPUTS, PREDICTION_OUTPUTS | EXPLANATION_OUTPUTS)
+    return session
+
+
+def run_longest(session: Session) -> None:
+    """Run the graph of a head on one word, on the longest text, and on many texts, all of random states."""
+    width = session.inputs[0].shape[-1]
+    if width is None:
+        raise BundleError("its graph does not say how wide hidden states are", param="model.onnx")
+    for n_texts, n_words in ((1, 1), (1, MAX_WORDS), (64, 256)):
+        words = np.arange(n_texts * n_words)
+        states = np.random.default_rng(0).integers(0, 256, (len(words), width), np.uint8)
+        feeds = {"states": states, "words": states[::-1], "members": words[:, None]}
+        names = (*PREDICTION_OUTPUTS, *EXPLANATION_OUTPUTS)
+        session.run({**feeds, "texts": words.reshape(n_texts, n_words)}, names)
 
 
 def read_fold_names(card: Mapping[str, Any]) -> bool:
@@ -147,83 +147,51 @@ def read_fold_names(card: Mapping[str, Any]) -> bool:
 
 def run_heads(
     heads: Sequence[Head], texts: Sequence[EncodedText], *, explain: bool
-) -> Iterator[tuple[Sequence[Head], list[int], HeadOutputs]]:
-    """Run heads on texts: those of similar length and heads of one family together.
+) -> Iterator[tuple[Head, list[int], HeadOutputs]]:
+    """Run heads on texts, those of similar length together.
 
-    Yields the heads, the indices of the texts, and the outputs. A text without words is left out.
+    Yields the head, the indices of the texts, and the outputs. A text without words is left out.
     """
     lengths = [len(text.tokenized) for text in texts]
     present = [i for i, length in enumerate(lengths) if length]
     max_pairs = MAX_WORD_PAIRS[heads[0].session.provider]
-    families: dict[Session, list[Head]] = {}
-    for head in heads:
-        families.setdefault(head.session, []).append(head)
     for group in group_by_length([lengths[i] for i in present], max_pairs, power=2):
         indices = [present[i] for i in group]
         group_texts = [texts[i] for i in indices]
         feeds = assemble_feeds(group_texts)
-        heads_per_run = max(1, max_pairs // (len(indices) * lengths[indices[-1]] ** 2))
-        for family in families.values():
-            for begin in range(0, len(family), heads_per_run):
-                batch = family[begin : begin + heads_per_run]
-                yield batch, indices, _run(batch, group_texts, feeds, explain=explain)
+        for head in heads:
+            yield head, indices, _run(head, group_texts, feeds, explain=explain)
 
 
-def _run(
-    heads: Sequence[Head], texts: Sequence[EncodedText], feeds: HeadFeeds, *, explain: bool
-) -> HeadOutputs:
-    """Run heads of one family on texts, in one inference."""
-    has_ood_score = heads[0].has_ood_score
-    names = (
-        *PREDICTION_OUTPUTS,
-        *(EXPLANATION_OUTPUTS if explain else ()),
-        *((OOD_OUTPUT,) if has_ood_score else ()),
-    )
-    arrays = heads[0].session.run({**feeds.arrays, **stack_weights(heads)}, names)
-    values = dict(zip(names, arrays, strict=True))
-    for head, *rows in zip(heads, values["bias"], values["contribution"], strict=True):
-        if not all(map(_is_bounded, rows)):
-            raise InferenceError(f"{head.name}: its graph returned numbers that are not finite")
-    C, N = values["contribution"].shape[-2:]
-    B, lengths = len(heads) * len(texts), np.tile(np.diff(feeds.bounds), len(heads))
-    is_word = np.tile(feeds.is_word, (len(heads), 1))
+def _run(head: Head, texts: Sequence[EncodedText], feeds: HeadFeeds, *, explain: bool) -> HeadOutputs:
+    """Run a head on texts, in one inference."""
+    names = [*PREDICTION_OUTPUTS, *(EXPLANATION_OUTPUTS if explain else ())]
+    names += [OOD_OUTPUT] if head.has_ood_score else []
+    values = dict(zip(names, head.session.run(feeds.arrays, names), strict=True))
+    bias, contribution = values["bias"], values["contribution"]
+    ood_score = values.get(OOD_OUTPUT, np.zeros(len(texts)))
+    if not (_is_bounded(bias) and _is_bounded(contribution) and np.isfinite(ood_score).all()):
+        raise InferenceError(f"{head.name}: its graph returned numbers that are not finite")
+    C, N = contribution.shape[-2:]
+    B, lengths = len(texts), np.diff(feeds.bounds)
     outputs = HeadOutputs(
-        texts=[*texts] * len(heads),
-        labels=[head.rule.logit_labels for head in heads for _ in texts],
-        bounds=np.concatenate(([0], np.cumsum(lengths))),
+        texts=texts,
+        labels=[head.rule.logit_labels] * B,
+        bounds=feeds.bounds,
         text=np.repeat(np.arange(B), lengths),
-        bias=_to_units(values["bias"].reshape(B, C).T),
-        contribution=_to_units(values["contribution"].reshape(B, C, N).swapaxes(0, 1)[:, is_word]),
-        is_ood=values[OOD_OUTPUT].reshape(B) > 0 if has_ood_score else np.zeros(B, np.bool_),
+        bias=_to_units(bias.reshape(B, C).T),
+        contribution=_to_units(contribution.reshape(B, C, N).swapaxes(0, 1)[:, feeds.is_word]),
+        is_ood=ood_score.reshape(B) > 0,
     )
     if not explain:
         return outputs
     positions = values["plane"].reshape(len(values["plane"]), B, N, -1)
-    dimensions = [head.dimensions for head in heads for _ in texts]
     return replace(
         outputs,
-        target=values["target"].reshape(B, N)[is_word],
-        leader_since=values["since"].reshape(B, N)[is_word],
-        positions=[
-            positions[:, b, :n, -d:]
-            for b, (n, d) in enumerate(zip(lengths.tolist(), dimensions, strict=True))
-        ],
+        target=values["target"].reshape(B, N)[feeds.is_word],
+        leader_since=values["since"].reshape(B, N)[feeds.is_word],
+        positions=[positions[:, b, :n] for b, n in enumerate(lengths.tolist())],
     )
-
-
-def stack_weights(heads: Sequence[Head]) -> dict[str, Array]:
-    """Stack the weights of heads for one run: those of a smaller head have zeros in front."""
-    if len(heads) == 1:
-        return heads[0].weights
-    stacked: dict[str, Array] = {}
-    for name in heads[0].weights:
-        arrays = [head.weights[name][0] for head in heads]
-        shape = np.max([array.shape for array in arrays], axis=0)
-        stacked[name] = np.zeros((len(arrays), *shape), arrays[0].dtype)
-        for row, array in zip(stacked[name], arrays, strict=True):
-            corner = tuple(slice(full - size, full) for full, size in zip(shape, array.shape, strict=True))
-            row[corner] = array
-    return stacked
 
 
 def assemble_feeds(texts: Sequence[EncodedText]) -> HeadFeeds:

@@ -9,8 +9,8 @@ import math
 import string
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, product
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
 from sys import getsizeof
 from typing import Any
 
@@ -83,7 +83,7 @@ def max_words(text: str) -> int:
 
 @dataclass(eq=False, slots=True)
 class ClassificationTask:
-    """One text to classify, and its progress. All heads either fold names or read them (`split_task`).
+    """One text to classify, and its progress.
 
     `without` are spans, in code points, of words to remove in place. `param` is the name of the text in the
     request.
@@ -182,17 +182,6 @@ def make_tasks(
     return tasks
 
 
-def split_task(task: ClassificationTask) -> list[ClassificationTask]:
-    """Return a task for the heads that fold names and one for those that read them, if there are both."""
-    groups: dict[bool, list[Head]] = {}
-    for head in task.options.heads:
-        groups.setdefault(head.fold_names, []).append(head)
-    if len(groups) == 1:
-        return [task]
-    options = [replace(task.options, heads=tuple(heads)) for heads in groups.values()]
-    return [ClassificationTask(task.text, part, task.without, task.param) for part in options]
-
-
 def run_batch(
     encoder: Encoder,
     tasks: Sequence[ClassificationTask],
@@ -289,9 +278,8 @@ def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
     """Answer texts that have the same options with all heads."""
     answers: dict[tuple[Head, int], Answer] = {}
     explain = options.explain != "none" or options.trajectory
-    for heads, indices, outputs in run_heads(options.heads, texts, explain=explain):
-        pairs = list(product(heads, indices))
-        rules, tokenized = [head.rule for head, _ in pairs], [text.tokenized for text in outputs.texts]
+    for head, indices, outputs in run_heads(options.heads, texts, explain=explain):
+        rules, tokenized = [head.rule] * len(indices), [text.tokenized for text in outputs.texts]
         counts = options.encoder.count_known(tokenized)
         predictions = predict(rules, tokenized, counts, outputs.logit, outputs.bias, outputs.is_ood.tolist())
         if options.explain != "none":
@@ -301,7 +289,7 @@ def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
                 explainer.add_words(predictions)
         if options.trajectory:
             add_trajectory(outputs, predictions)
-        answers |= zip(pairs, predictions, strict=True)
+        answers |= {(head, i): answer for i, answer in zip(indices, predictions, strict=True)}
     return [
         [answers.get((head, i)) or _answer_wordless(head, text.tokenized, options) for head in options.heads]
         for i, text in enumerate(texts)

@@ -56,16 +56,14 @@ def test_local_ignores_broken_bundles(tmp_path: Path) -> None:
     assert [card.name for card in cards if card.default] == ["mine@2"]
 
 
-def test_local_answers_with_models_that_fold_names_and_models_that_read_them(tmp_path: Path) -> None:
+def test_local_refuses_models_that_read_names_differently(tmp_path: Path) -> None:
     write_head(tmp_path, "folds")
     write_head(tmp_path, "reads", fold_names=False)
     hardmax = Local(Settings(models_dir=tmp_path, default_model="folds"))
-    together = hardmax.classify("a Paris film", model=["reads", "folds"]).answers
-    alone = {name: hardmax.classify("a Paris film", model=name) for name in ("reads", "folds")}
-    assert {name: answer.logit for name, answer in together.items()} == {
-        name: answer.logit for name, answer in alone.items()
-    }
-    assert together["reads"].logit != together["folds"].logit
+    folded, read = (hardmax.classify("a Paris film", model=name).logit for name in ("folds", "reads"))
+    assert folded != read
+    with pytest.raises(InvalidInput, match="these models read names differently"):
+        hardmax.classify("a Paris film", model=["reads", "folds"])
 
 
 def test_local_has_the_options_of_a_server(hardmax: Local, tmp_path: Path) -> None:

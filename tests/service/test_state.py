@@ -4,18 +4,27 @@ import asyncio
 import gc
 import logging
 import shutil
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
-from bundles import LABELS, write_encoder, write_head, write_models
+from bundles import LABELS, write_head, write_models
 from graphs import change_graph, loop_forever
 from onnx import TensorProto, helper
 
-from service import loaders, state
+from service import state
+from service.errors import BundleError, NotFound, NotReady
+from service.loaders import Loaders, domain_loaders
+from service.runtime import proof, watchdog
+from service.runtime.bundle import Bundle
 from service.runtime.card import HEAD
+from service.runtime.registry import Loader
+from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER, Settings
 from service.state import AppState
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
@@ -26,8 +35,15 @@ def add_an_input(model: onnx.ModelProto) -> None:
     model.graph.input.append(helper.make_tensor_value_info("another", TensorProto.FLOAT, [1]))
 
 
-def run(models: Path, use: Callable[[AppState], Awaitable[Any]], owns: bool = False, **limits: Any) -> Any:
-    service = AppState(Settings(models_dir=models, pretrained_models=False, default_model="tiny", **limits))
+def run(
+    models: Path,
+    use: Callable[[AppState], Awaitable[Any]],
+    owns: bool = False,
+    loaders: Loaders | None = domain_loaders,
+    **limits: Any,
+) -> Any:
+    settings = Settings(models_dir=models, pretrained_models=False, default_model="tiny", **limits)
+    service = AppState(settings, loaders)
     service.owns_process = owns
 
     async def life() -> Any:
@@ -56,13 +72,77 @@ def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a bundle once blocked every reload for good."""
-    monkeypatch.setattr(loaders, "LOAD_S", 0.5)
+    monkeypatch.setattr(proof, "PROOF_S", 3.0)
     shutil.copytree(PRETRAINED_FOLDER / "dynamics", tmp_path / "dynamics")
-    write_encoder(tmp_path)
-    for name in ("dynamics", "reader"):
-        change_graph(tmp_path / name, loop_forever)
-    reason = "it took more than 0.5 s to load and run once; SIGHUP tries again"
-    assert run(tmp_path, load_errors) == {"dynamics": reason, "reader": reason}
+    change_graph(tmp_path / "dynamics", loop_forever)
+    reason = "dynamics took more than 3 s to open and to run once; SIGHUP tries again"
+    assert run(tmp_path, load_errors, loaders=None) == {"dynamics": reason}
+
+
+def test_run_of_the_default_model_that_had_to_be_stopped_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It passed a warm-up of nine words, and texts waited for ever. Another model is only left out."""
+    write_head(tmp_path)
+    write_head(tmp_path, "other")
+    for name in ("tiny", "other"):
+        change_graph(tmp_path / name, partial(loop_forever, min_tokens=50))
+
+    async def ask(service: AppState) -> None:
+        monkeypatch.setattr(watchdog, "TICK_S", 0.02)
+        for name in ("other", "tiny"):
+            assert not service.failed.is_set()
+            options = ClassifyOptions((service.registry.find(name, HEAD),))
+            (error,) = await service.texts.submit(options.encoder, make_tasks(["good " * 60], options))
+            assert isinstance(error, NotReady)
+            assert f"a run of {name} took more than 30 s" in error.message
+        async with asyncio.timeout(20):
+            await service.failed.wait()
+
+    run(tmp_path, ask)
+    messages = [record.getMessage() for record in caplog.records]
+    assert [m for m in messages if "is stopped" in m] == [
+        f"a run of {name} takes more than 30 s and is stopped" for name in ("other", "tiny")
+    ]
+
+
+def test_older_version_that_never_ends_to_load_delays_no_other_request(tmp_path: Path) -> None:
+    """It was once loaded on the event loop: /health stood still for a minute."""
+    write_head(tmp_path)
+    for name in ("slow@1", "slow@2"):
+        write_head(tmp_path, name)
+    ends, loads = threading.Event(), []
+
+    def slow_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
+        ordinary = domain_loaders(runtime, settings)
+
+        def load_head(bundle: Bundle) -> Any:
+            if bundle.name != "slow@1":
+                return ordinary[HEAD](bundle)
+            loads.append(bundle.name)
+            assert ends.wait(60)
+            raise BundleError("slow@1 took more than 60 s")
+
+        return {**ordinary, HEAD: load_head}
+
+    async def ask(service: AppState) -> None:
+        callers = [asyncio.create_task(service.load_models("slow@1")) for _ in range(20)]
+        callers[0].cancel()
+        for _ in range(20):
+            start_s = time.perf_counter()
+            await asyncio.sleep(0.01)
+            assert time.perf_counter() - start_s < 5
+        await service.load_models(["slow", "tiny"])  # they are loaded
+        with pytest.raises(NotReady, match="slow@1 is being loaded"):
+            service.registry.find("slow@1", HEAD)
+        ends.set()
+        await asyncio.gather(*callers[1:])
+        await service.load_models("slow@1")
+        with pytest.raises(NotFound, match="the model slow@1 was refused: slow@1 took more than 60 s"):
+            service.registry.find("slow@1", HEAD)
+        assert loads == ["slow@1"]
+
+    run(tmp_path, ask, loaders=slow_loaders)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -112,12 +112,12 @@ class FakeGpuRuntime(Runtime):
 
     def __init__(self) -> None:
         super().__init__("cpu", 1)
-        self.provider = "cuda"
+        self.graphs = "cuda"
         self.opened: list[bytes] = []
 
-    def open(self, model: bytes, weights: bytes | None = None) -> Session:
+    def open(self, model: bytes, *arguments: Any, **options: Any) -> Session:
         self.opened.append(model)
-        return Runtime("cpu", 1).open(model, weights)
+        return super().open(model, *arguments, **options)
 
 
 STUB_CARD = {

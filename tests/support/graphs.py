@@ -26,19 +26,43 @@ def negate_contributions(model: onnx.ModelProto) -> None:
     model.graph.node.append(onnx.helper.make_node("Neg", ["before"], ["contribution"]))
 
 
-def loop_forever(model: onnx.ModelProto) -> None:
-    """Make the first output wait for an endless loop."""
-    name, original = model.graph.output[0].name, "before"
+def take_memory(model: onnx.ModelProto) -> None:
+    """Make the first output wait for 16 GB of ones, which take a few bytes in the file."""
+    name, kind = model.graph.output[0].name, model.graph.output[0].type.tensor_type.elem_type
+    (node,) = [node for node in model.graph.node if name in node.output]
+    node.output[list(node.output).index(name)] = "before"
+    model.graph.initializer.append(helper.make_tensor("many", TensorProto.INT64, [1], [4_000_000_000]))
+    one = helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0])
+    model.graph.node.extend(
+        [
+            helper.make_node("ConstantOfShape", ["many"], ["ones"], value=one),
+            helper.make_node("ReduceMin", ["ones"], ["smallest"], keepdims=0),
+            helper.make_node("Cast", ["smallest"], ["unit"], to=kind),
+            helper.make_node("Mul", ["before", "unit"], [name]),
+        ]
+    )
+
+
+def loop_forever(model: onnx.ModelProto, min_tokens: int = 0) -> None:
+    """Make the first output wait for an endless loop, if the first input has so many tokens."""
+    name, original = model.graph.output[0].name, "loop_before"
     (node,) = [node for node in model.graph.node if name in node.output]
     node.output[list(node.output).index(name)] = original
     info, flag = helper.make_tensor_value_info, TensorProto.BOOL
     number = model.graph.output[0].type.tensor_type.elem_type
-    continues = [info("going", flag, []), info("goes_on", flag, [])]
-    value = [info("value", number, None), info("next", number, None)]
-    iteration = info("turn", TensorProto.INT64, [])
+    continues = [info("loop_going", flag, []), info("loop_goes_on", flag, [])]
+    value = [info("loop_value", number, None), info("loop_next", number, None)]
+    iteration = info("loop_turn", TensorProto.INT64, [])
     identities = [helper.make_node("Identity", [x.name], [y.name]) for x, y in (continues, value)]
     body = helper.make_graph(
         identities, "body", [iteration, continues[0], value[0]], [continues[1], value[1]]
     )
-    model.graph.initializer.append(helper.make_tensor("always", flag, [], [True]))
-    model.graph.node.append(helper.make_node("Loop", ["", "always", original], [name], body=body))
+    for constant, value in (("loop_bound", min_tokens), ("loop_axis", 0)):
+        model.graph.initializer.append(helper.make_tensor(constant, TensorProto.INT64, [], [value]))
+    first = model.graph.input[0].name
+    model.graph.node.append(helper.make_node("Shape", [first], ["loop_shape"]))
+    model.graph.node.append(helper.make_node("Gather", ["loop_shape", "loop_axis"], ["loop_tokens"]))
+    model.graph.node.append(
+        helper.make_node("GreaterOrEqual", ["loop_tokens", "loop_bound"], ["loop_always"])
+    )
+    model.graph.node.append(helper.make_node("Loop", ["", "loop_always", original], [name], body=body))

@@ -18,7 +18,7 @@ import psutil
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.loaders import Loaders
+from service.loaders import Loaders, domain_loaders
 from service.settings import load_settings
 
 TIMEOUT_S = 100.0  # for a start, a response or an end on a slow and busy machine; pytest stops a test at 120
@@ -119,8 +119,10 @@ def serving(
 
 
 @contextmanager
-def in_process(models_dir: Path, loaders: Loaders | None = None, **settings: object) -> Iterator[TestClient]:
-    """Run the same application without a socket, which takes a tenth of the time to start."""
+def in_process(
+    models_dir: Path, loaders: Loaders | None = domain_loaders, **settings: object
+) -> Iterator[TestClient]:
+    """Run the same application without a socket or proofs, which takes a tenth of the time to start."""
     options = {"models_dir": models_dir, "pretrained_models": False, "default_model": "tiny", **settings}
     app = create_app(load_settings({}, log_level="error", **options), loaders=loaders)
     with TestClient(app, base_url="http://127.0.0.1") as client:

@@ -13,8 +13,8 @@ from service.answers.texts import (
     RunTasks,
     add_searches,
     build_document,
+    raise_first,
     read_tasks,
-    run_tasks,
     select_searches,
 )
 from service.http import examples
@@ -48,6 +48,7 @@ async def classify(
     text as sent, in code points or in UTF-16 units (`offset_unit`). Clusters and their leaders are sorted by
     the size of their contribution.
     """
+    await service.load_models(body.model or service.settings.default_model)
     tasks = read_tasks(body, service.registry.find, service.settings)
     await size.expect_response(tasks[0].options.estimated_response_bytes([task.text for task in tasks]))
     results = await queue_tasks(service, tasks)
@@ -76,7 +77,7 @@ async def run_searches(
 
 async def queue_tasks(service: AppState, tasks: Sequence[ClassificationTask]) -> list[list[Answer]]:
     """Queue the tasks, wait for the answers to each, and count the labels."""
-    results = await run_tasks(tasks, partial(service.texts.submit, tasks[0].options.encoder))
+    results = raise_first(await service.texts.submit(tasks[0].options.encoder, tasks))
     for task, answers in zip(tasks, results, strict=True):
         for head, answer in zip(task.options.heads, answers, strict=True):
             service.metrics.count_verdict(head.name, answer)

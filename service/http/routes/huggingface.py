@@ -130,6 +130,7 @@ async def predict(
 async def _answer_endpoint(
     body: EndpointRequest, service: AppState, name: str, neutral: bool, size: RequestSlot
 ) -> Response:
+    await service.load_models(name)
     heads, parameters = find_heads(service.registry.find, [name]), body.parameters
     labels, candidates = heads[0].rule.labels, parameters.candidate_labels
     if candidates is not None and not set(candidates) <= set(labels):

@@ -166,6 +166,7 @@ async def infer(
         is_binary=body.media_type == BINARY,
     )
     outputs = requested_outputs(infer_request)
+    await service.load_models(entry.name)
     # the version in the answer is that of the entry, which a reload may have replaced meanwhile
     heads = (entry.model or service.registry.find(entry.name, HEAD),)
     options = ClassifyOptions(heads, "leaders" if "leaders" in outputs else "none")

@@ -238,6 +238,7 @@ async def classify_sequences(
         service.compute.run, read_arrays, body.content, "sequences", **limits
     )
     name = validate(document, SequencesEnvelope).model
+    await service.load_models(name)
     model: SequenceClassifier = service.registry.find(name, "sequences")
     await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
     numbers = sum(sequence.size for sequence in sequences)

@@ -1,7 +1,6 @@
 """The leader head in torch, its graphs in numpy and in ONNX Runtime: the same numbers in all of them."""
 
 import time
-from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -17,7 +16,6 @@ from model_export.head.graph import read_weights, to_onnx
 from model_export.head.leader_head import LAYER_GRID
 from model_export.head.quantized import quantize
 from model_export.referee import Referee
-from service.runtime.graph import split_weights
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 
@@ -56,9 +54,8 @@ def make_feeds(states, words, texts):
     return {"states": states, "words": words, "members": padded, "texts": rows}
 
 
-def run_session(session, states, words, texts, weights=MappingProxyType({})):
-    feeds = {**make_feeds(states, words, texts), **weights}
-    outputs = zip(OUTPUTS, session.run(feeds, OUTPUTS), strict=True)
+def run_session(session, states, words, texts):
+    outputs = zip(OUTPUTS, session.run(make_feeds(states, words, texts), OUTPUTS), strict=True)
     return {name: output[:, 0] if name == "plane" else output[0] for name, output in outputs}
 
 
@@ -120,10 +117,9 @@ def test_onnx_runtime_gives_what_the_operators_of_the_graph_give(d, labels, n_co
     model = to_onnx(quantize(random_head(d, labels), random_encoder().output_scales))
     inputs = draw((9, 1, 70), n_copies=n_copies)
     for graph in (model, to_float(model)):
-        weights = split_weights(model.SerializeToString())[1]
         bytes_ = graph.SerializeToString()
-        session, feeds = Runtime("cpu", 1).open(bytes_), {**make_feeds(*inputs), **weights}
-        assert Referee(bytes_).differences(session, feeds, OUTPUTS) == set()
+        session = Runtime("cpu", 1).open(bytes_)
+        assert Referee(bytes_).differences(session, make_feeds(*inputs), OUTPUTS) == set()
 
 
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (5, 4)])
@@ -131,11 +127,10 @@ def test_onnx_runtime_gives_what_the_operators_of_the_graph_give(d, labels, n_co
 def test_float_graph_gives_the_numbers_of_the_integer_graph(d, labels, n_copies):
     weights = quantize(random_head(d, labels, use_embeddings=True), random_encoder().output_scales)
     model = to_onnx(weights)
-    graph, shared_weights = to_float(model).SerializeToString(), split_weights(model.SerializeToString())[1]
-    assert len(graph) < 30_000  # without weights
+    graph = to_float(model).SerializeToString()
     states, words, texts = draw(LENGTHS, n_copies=n_copies)
     expected = run_session(Runtime("cpu", 1).open(model.SerializeToString()), states, words, texts)
-    outputs = run_session(Runtime("cpu", 1).open(graph), states, words, texts, shared_weights)
+    outputs = run_session(Runtime("cpu", 1).open(graph), states, words, texts)
     for name in OUTPUTS:
         np.testing.assert_array_equal(outputs[name], expected[name])
 

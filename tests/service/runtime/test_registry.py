@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bundles import write_stub_bundle
 
-from service.errors import BundleError, NotFound
+from service.errors import BundleError, NotFound, NotReady
 from service.runtime import card
 from service.runtime.bundle import Bundle
 from service.runtime.registry import Registry, bundle_fingerprints
@@ -235,17 +235,32 @@ def test_only_the_newest_version_is_loaded_until_another_is_requested(tmp_path: 
         ["mine@10", "other"],
         ["mine@1", "mine@10", "mine@2", "other"],
     )
-    assert [registry.find(name, "dynamics") for name in ("mine", "mine@2", "mine@2")] == [
-        "mine@10",
-        "mine@2",
-        "mine@2",
-    ]
+    assert registry.find("mine", "dynamics") == "mine@10"
+    with pytest.raises(NotReady, match="mine@2 is being loaded"):
+        registry.find("mine@2", "dynamics")
+    for _ in range(2):
+        registry.load_version("mine@2")
+    assert registry.find("mine@2", "dynamics") == "mine@2"
     registry.refresh()
     assert loaded == ["mine@10", "other", "mine@2"]
     shutil.rmtree(tmp_path / "mine@10")
     shutil.rmtree(tmp_path / "mine@2")
     registry.refresh()
+    registry.load_version("mine@1")
     assert registry.find("mine", "dynamics") == "mine@1"
+
+
+def test_older_version_that_cannot_be_loaded_is_refused_by_name(tmp_path: Path) -> None:
+    for name in ("mine@1", "mine@2"):
+        write_stub_bundle(tmp_path / name, name=name)
+    edit_card(tmp_path / "mine@1", max_length="many")
+    registry = registry_of(tmp_path)
+    assert (list(registry.entries), registry.refused) == (["mine@1", "mine@2"], {})
+    registry.load_version("mine@1")
+    reason = "mine@1 cannot be loaded: ValueError: invalid literal for int() with base 10: 'many'"
+    assert (list(registry.entries), registry.refused) == (["mine@2"], {"mine@1": reason})
+    with pytest.raises(NotFound, match="the model mine@1 was refused"):
+        registry.find("mine@1", "dynamics")
 
 
 @pytest.mark.parametrize("alias", ["mine@01", "mine@١", "mine@0", "mine@+1", "mine@1 "])
