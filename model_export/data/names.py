@@ -1,12 +1,13 @@
 """Find the names among the words of a corpus: people, countries and cities, nations, religions.
 
-A name is a word that is nearly always capitalized inside sentences. Words for groups of people, which may be
-written in lower case, are listed here.
+A name is a word that is nearly always capitalized inside sentences, or that blind_words.py found in WordNet
+and CLDR. Words for groups of people that are written in lower case are listed here.
 """
 
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from service.text.tokenizer import Vocabulary, normalize_word, scan_words
 
@@ -14,15 +15,18 @@ LATIN_END = 0x250  # code points below are Latin letters
 NAME_SHARE, AMBIGUOUS_NAME_SHARE = 0.85, 0.3  # capitalized occurrences, of those inside sentences
 MIN_OCCURRENCES = 3  # of a name
 
-# Orientations, origins and religions, which may be written in lower case.
+# Orientations, genders, origins and beliefs, which are written in lower case too. Some have another meaning
+# ("white wine", "a straight road"): they are folded all the same, since these rarely bear an opinion.
 GROUPS = frozenset(
     """gay gays lesbian lesbians bisexual bisexuals homosexual homosexuals heterosexual heterosexuals
-    straight queer asexual transgender transsexual trans cisgender nonbinary black blacks white whites
-    asian asians hispanic hispanics latino latina latinos latinas caucasian caucasians african
-    arab arabs jew jews jewish christian christians muslim muslims moslem islamic hindu hindus buddhist
-    buddhists sikh sikhs catholic catholics protestant protestants mormon mormons atheist atheists
-    agnostic agnostics baptist evangelical orthodox secular immigrant immigrants refugee refugees
-    foreigner foreigners gypsy gypsies aboriginal indigenous""".split()
+    straight queer queers asexual asexuals pansexual pansexuals intersex transgender transgendered transsexual
+    transsexuals trans cisgender nonbinary lgbt lgbtq black blacks white whites caucasian caucasians
+    asian asians hispanic hispanics latino latina latinos latinas african aborigine aborigines
+    arab arabs jew jews jewish christian christians muslim muslims moslem moslems islamic hindu hindus
+    buddhist buddhists sikh sikhs catholic catholics protestant protestants mormon mormons atheist atheists
+    agnostic agnostics baptist baptists evangelical evangelicals orthodox secular quaker quakers
+    pentecostal pentecostals immigrant immigrants refugee refugees
+    foreigner foreigners gypsy gypsies gipsy gipsies aboriginal indigenous""".split()
 )
 
 FIRST_WORD = 106  # in BERT's vocabulary; special and unused tokens precede it
@@ -59,6 +63,13 @@ def make_vocabulary(cased: Iterable[str], tokens: Sequence[str]) -> Vocabulary:
         for word, count in upper.items()
         if count >= MIN_OCCURRENCES and len(word) > 1 and "'" not in word
     }
-    names = {word for word, share in shares.items() if share > NAME_SHARE}
+    names = {word for word, share in shares.items() if share > NAME_SHARE} | _read_words("places")
     ambiguous = {word for word, share in shares.items() if AMBIGUOUS_NAME_SHARE < share <= NAME_SHARE}
-    return Vocabulary(tokens, names - GROUPS, ambiguous, GROUPS)
+    groups = GROUPS | _read_words("groups")
+    ambiguous = (ambiguous | _read_words("ambiguous")) - groups
+    return Vocabulary(tokens, names - groups - ambiguous, ambiguous, groups, ratings=True)
+
+
+def _read_words(name: str) -> set[str]:
+    """Return a list that blind_words.py made."""
+    return set((Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").split())

@@ -286,7 +286,8 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
         problem = f"{bundle.name}: pieces.json needs at least {MIN_TOKENS} tokens"
         raise BundleError(problem, param="pieces.json")
     tokens, names, ambiguous, groups = lists.values()
-    return Vocabulary(tokens, frozenset(names), frozenset(ambiguous), frozenset(groups))
+    ratings = document.get("ratings") is True
+    return Vocabulary(tokens, frozenset(names), frozenset(ambiguous), frozenset(groups), ratings)
 
 
 def _rank_attended(counts: NDArray[np.int64], first_word: int) -> list[list[list[int]]]:

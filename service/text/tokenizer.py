@@ -4,7 +4,8 @@
 
 One regular expression finds the words in a single pass: words of any script, numbers, punctuation, emoticons,
 emoji. Every branch is linear. Names, numbers, groups of people, @handles and links must not change a label:
-each is one special token, and a run of the same one is a single word. Markup is skipped.
+each is one special token, and a run of the same one is a single word. A rating ("4/5", "3 out of 10",
+"2 stars", a run of ★) is the token of its value, in tenths of the best. Markup is skipped.
 
 Position ids start at 0 in each chunk, so the cost of a text is linear in its length.
 """
@@ -29,6 +30,7 @@ MAX_WORD_CHARS = 64  # a longer word, as written or normalized, is the unknown t
 MIN_CHARS_TO_UNDOUBLE = 7  # words this long are also looked up with one letter of a double letter removed
 MAX_REPEATED_MARKS = 3  # of a run of the same mark, and of an emoticon
 MAX_CACHED_WORDS = 1 << 16  # then the cache is emptied
+RATING_STEPS = 10  # ratings are rounded to tenths of the best one
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class SpecialIds:
     group: int = 3
     handle: int = 4
     link: int = 5
+    worst_rating: int = 10  # 0 of 10; that of 10 of 10 is RATING_STEPS higher
     unknown: int = 100
 
     @property
@@ -52,18 +55,25 @@ class SpecialIds:
     @property
     def replacements(self) -> dict[int, str]:
         """How each special token is shown in an explanation."""
-        return {getattr(self, name): f"<{name}>" for name in SpecialIds.__slots__}
+        ratings = {self.worst_rating + i: f"<rating {i}/{RATING_STEPS}>" for i in range(RATING_STEPS + 1)}
+        return {getattr(self, name): f"<{name}>" for name in SpecialIds.__slots__} | ratings
 
 
 # subtle: ++ and *+ do not backtrack, so they keep no state
 _LETTERS = r"[^\W\d_]++(?:[\u0300-\u036f]++[^\W\d_]*+)*+"
 _LINK = r"(?:https?://|www\.)\S"
-_WORD = re.compile(
-    rf"""(?:
+_RATING = r"""
+    | (?P<rating> (?<![\w.,:/-]) (?: \d{1,3}(?:[.,]\d)?(?:\ ?/\ ?|\ out\ of\ )(?:100|10|5)
+        | [0-5](?:[.,]\d)?[\ -]?stars? ) (?![\w/]|[.,:-]\d) | [★⭐]\ufe0f?(?:[★⭐☆✩]\ufe0f?)+ )"""
+
+
+def _compile_words(ratings: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"""(?:
       (?P<word> (?!{_LINK}) {_LETTERS}(?:['’]{_LETTERS})*+ | ['’](?:s|m|d|re|ve|ll)\b )
     | (?P<markup> </?[a-z!][^<>]{{0,300}}> | &(?:\#\d{{1,7}}|[a-z]{{2,8}}); )
     | (?P<link> {_LINK}+ )
-    | (?P<handle> @\w+ )
+    | (?P<handle> @\w+ ){ratings}
     | (?P<face> (?<!\w)[:;=]['’]?[-^o]?(?:[)(\]\[}}{{/\\|*]+|[DPpO3](?!\w)) | </?3(?!\w) )
     | (?P<number> \d+(?:[.,:/]\d+)*+(?:(?:st|nd|rd|th|s)\b)? )
     | (?P<break> \n )
@@ -71,8 +81,11 @@ _WORD = re.compile(
     | (?P<mark> (?P<one>[^\w\s])(?P=one)* )
     )\ *+  # faster than a search that starts at each blank
     """,
-    re.VERBOSE | re.IGNORECASE,
-)
+        re.VERBOSE | re.IGNORECASE,
+    )
+
+
+_WORD, _WORD_WITHOUT_RATINGS = _compile_words(_RATING), _compile_words("")
 _SENTENCE_ENDS = frozenset(".!?…")
 _CAPITAL_EXPECTED_AFTER = _SENTENCE_ENDS | {":"}  # a capital letter after them does not mark a name
 _DRAWN_OUT = re.compile(r"(.)\1{2,}")
@@ -93,6 +106,7 @@ class Vocabulary:
     names: Collection[str]  # nearly always written with a capital: a name in either case
     ambiguous_names: Collection[str]  # a name when written with a capital inside a sentence
     groups: Collection[str]  # of people
+    ratings: bool = False  # whether ratings are tokens of their own; encoders before 0.5 have none
     special: ClassVar[SpecialIds] = SpecialIds()
 
 
@@ -184,6 +198,7 @@ class WordPieceTokenizer:
             "handle": (special.handle,),
             "link": (special.link,),
         }
+        self._pattern = _WORD if vocabulary.ratings else _WORD_WITHOUT_RATINGS
         self._folded_ids = frozenset(special.folded)
         self._unknown = (special.unknown,)
         self._ambiguous_names = frozenset(vocabulary.ambiguous_names)
@@ -198,7 +213,7 @@ class WordPieceTokenizer:
         in_sentence, sentence_ended, truncated = False, False, False
         previous: tuple[int, ...] = ()  # the tokens of the previous word of the sentence
         cache, folded_ids = self._cache, self._folded_ids
-        for match in _WORD.finditer(text):
+        for match in self._pattern.finditer(text):
             kind = match.lastgroup or ""
             surface = match[kind]
             if kind == "markup" or kind == "break":
@@ -239,6 +254,8 @@ class WordPieceTokenizer:
                 self._cache = {}
             if kind == "word":
                 tokens = self._split_word(surface, in_sentence)
+            elif kind == "rating":
+                tokens = self._rating(surface)
             else:
                 tokens = self._split_mark(surface[0] if kind == "emoji" else surface)
             self._cache[key] = tokens
@@ -263,6 +280,12 @@ class WordPieceTokenizer:
             corrected = map(self._wordpiece, _spelling_corrections(word))
             tokens = next((ids for ids in corrected if len(ids) == 1), tokens)
         return tokens
+
+    def _rating(self, surface: str) -> tuple[int, ...]:
+        """Return the token of a rating."""
+        value, best = _read_rating(surface)
+        share = min(1.0, value / best)
+        return (self.special.worst_rating + int(RATING_STEPS * share + 0.5),)
 
     def _may_be_name(self, word: str) -> bool:
         """Return whether a word with a capital letter inside a sentence is a name."""
@@ -301,6 +324,15 @@ class WordPieceTokenizer:
                 tokens.append(token)
                 begin = end
         return tuple(tokens) or self._unknown
+
+
+def _read_rating(surface: str) -> tuple[float, float]:
+    """Return the value of a rating and the best possible one; stars alone are counted out of five."""
+    if surface[0].isdigit():
+        value, *rest = re.findall(r"\d+(?:[.,]\d)?", surface)
+        return float(value.replace(",", ".")), float(rest[0]) if rest else 5.0
+    filled, empty = (sum(map(surface.count, marks)) for marks in ("★⭐", "☆✩"))
+    return filled, max(filled + empty, 5)
 
 
 def _spelling_corrections(word: str) -> Iterator[str]:

@@ -166,3 +166,30 @@ def test_names_and_groups_are_words_if_they_are_not_folded() -> None:
     assert special.name not in capital
     assert len(capital) > 2
     assert special.name in WordPieceTokenizer(vocabulary).tokenize("the Dulldull").token_ids
+
+
+@pytest.mark.parametrize(
+    ("text", "tenths"),
+    [
+        ("5/5", 10), ("gave it a 4.5/5.", 9), ("3 out of 5", 6), ("10 / 10!", 10), ("0/10", 0), ("55/100", 6),
+        ("2 stars", 4), ("one 5-star hotel", 10), ("★★★☆☆", 6), ("★★★★★★", 10),
+        ("⭐️⭐️ dull", 4), ("120/100", 10),
+    ],
+)  # fmt: skip
+def test_rating_is_the_token_of_its_value(text, tenths):
+    vocabulary = Vocabulary(VOCABULARY, (), (), (), ratings=True)
+    tokenized = WordPieceTokenizer(vocabulary).tokenize(text)
+    assert SPECIAL.worst_rating + tenths in tokenized.token_ids.tolist()
+    assert SPECIAL.replacements[SPECIAL.worst_rating + tenths] == f"<rating {tenths}/10>"
+
+
+@pytest.mark.parametrize(
+    "text", ["on 5/10/2020", "24/7", "1/2", "7 starships", "v1.5/5", "★", "5 / 50", "2 starsx"]
+)
+def test_other_numbers_and_marks_are_no_ratings(text):
+    tokens = WordPieceTokenizer(Vocabulary(VOCABULARY, (), (), (), ratings=True)).tokenize(text).token_ids
+    assert not np.isin(tokens, range(SPECIAL.worst_rating, SPECIAL.worst_rating + 11)).any()
+
+
+def test_older_vocabularies_have_no_ratings(tokenizer):
+    assert tokenizer.tokenize("4/5").token_ids.tolist() == [SPECIAL.number]
