@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 DEVICE ?= cpu
 MINUTES ?= 10
 
-.PHONY: help docs encoder teacher adopt install export serve test test-system test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
+.PHONY: help accuracy docs encoder teacher adopt install export serve test test-system test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
 .DEFAULT_GOAL := help
 
 help:  ## what can be made here
@@ -153,6 +153,9 @@ teacher: $(TEACHER)/model.safetensors  ## the published weights of the teacher (
 models: $(VENV)/.test teacher  ## train the pretrained models again, from the data in $(DATA), into runs/models (four hours; DEVICE=cuda: minutes)
 	$(BIN)/hardmax-export pretrained --data $(DATA) --teacher $(TEACHER) --out runs --device $(DEVICE)
 	$(BIN)/hardmax-export verify runs/models/sentiment --encoders runs/models --data $(DATA) --texts 500 --reviews 2000
+
+accuracy: $(VENV)/.test  ## measure the pretrained model on the everyday sentences of this repository (a minute)
+	$(BIN)/hardmax-export measure --floor 0.5
 
 adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into service/pretrained
 	rm -rf service/pretrained/encoder service/pretrained/sentiment

@@ -14,6 +14,7 @@ COMMANDS = {
     "train": ("head.command", "train, measure and export a custom model from labelled rows"),
     "exact": ("exact.command", "construct an exact classifier of sequences"),
     "pretrained": ("pretrained", "train the pretrained encoder and its sentiment head from the data sets"),
+    "measure": ("measure.accuracy", "measure a model on the everyday sentences, which need no other data"),
     "ablations": (
         "measure.ablations",
         "measure what a model uses: word order, attention, implicit sentiment",

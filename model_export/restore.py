@@ -14,33 +14,41 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor
-from torch.nn.functional import normalize
 
-from model_export.data.training_set import TrainingSet
+from model_export.data.training_set import PackedTexts, batches
 from model_export.encoder.graph import STORED_NAMES
 from model_export.encoder.layer import BIAS_CHANNELS, Layer, Linear, Norm
 from model_export.encoder.model import Encoder
 from model_export.encoder.quantized import ZERO
+from model_export.head.encoded import encode_packed
 from model_export.head.graph import read_weights
 from model_export.head.leader_head import LeaderHead
-from model_export.stages import embeddings_of, mean_state, mixed_precision, token_ids_of
 from model_export.training_model import TrainingModel
 from service.runtime.bundle import Bundle, read_bundle
+from service.text.encoder import Encoder as ServedEncoder
+from service.text.encoder import read_vocabulary
+from service.text.tokenizer import RATING_STEPS, SpecialIds
 
 Array = NDArray[Any]
 Tensors = dict[str, Tensor]
-FITTED_TEXTS = 6_000
-MAP_RIDGE = 1e-3
+TOKENS_PER_RUN = 6_000
 
 
-def restore(model: TrainingModel, released: Path, texts: TrainingSet) -> None:
-    """Give a new model the weights of the bundles in a folder; `texts` have published embeddings."""
-    head = read_bundle(released / "sentiment")
-    restore_encoder(model.encoder, read_bundle(released / "encoder"))
+def restore(model: TrainingModel, released: Path) -> None:
+    """Give a new model, with published layers, the weights of the bundles in a folder.
+
+    The rows of ratings in the embedding table stay, since encoders before 0.5 have none.
+    """
+    encoder, head = read_bundle(released / "encoder"), read_bundle(released / "sentiment")
+    ratings = slice(SpecialIds().worst_rating, SpecialIds().worst_rating + RATING_STEPS + 1)
+    rows = model.encoder.words.weight[ratings].detach().clone()
+    restore_encoder(model.encoder, encoder)
+    if not read_vocabulary(encoder).ratings:
+        with torch.no_grad():
+            model.encoder.words.weight[ratings] = rows
     restore_head(model.head, model.encoder, head)
     with torch.no_grad():
         model.threshold.raw.fill_(math.log(math.expm1(head.card["neutral_threshold"])))
-    fit_distillation(model, texts)
 
 
 @torch.no_grad()
@@ -55,14 +63,16 @@ def restore_encoder(encoder: Encoder, bundle: Bundle) -> None:
     encoder.embedding_scale.copy_(1 / (stored["word_steps"] * grids[0]))
     _restore_norm(encoder.norm, stored, "norm", grids[0])
     n, scale = len(encoder.layers), encoder.embedding_scale
-    keys, keys_unit, biases = (stored[name].chunk(n, -1) for name in ("keys", "keys_unit", "position_bias"))
+    keys, keys_unit = (stored[name].chunk(n, -1) for name in ("keys", "keys_unit"))
+    biases = stored["position_bias"].chunk(n, -1) if encoder.config.position_buckets else None
     null_keys = (stored[STORED_NAMES["null_keys"]] - ZERO).view(n, -1)
     for i, (layer, next_grid) in enumerate(zip(encoder.layers, [*grids[1:], grids[-1]], strict=True)):
         weights = {
             name.removeprefix(f"{i}."): value for name, value in stored.items() if name.startswith(f"{i}.")
         }
         weights |= {"keys": keys[i], "keys_unit": keys_unit[i], "null_key": null_keys[i]}
-        weights["position_bias"] = biases[i]
+        if biases:
+            weights["position_bias"] = biases[i]
         _restore_layer(layer, weights, scale, encoder.embedding_scale, next_grid)
         scale = layer.hidden_scale
 
@@ -82,7 +92,8 @@ def _restore_layer(
     _restore_projection(layer.value, layer.value_scale, value, value_unit, scale, channels)
     _restore_projection(layer.up, layer.expanded_scale, up, up_unit, layer.attended_scale, hidden)
     layer.null_key.copy_(stored["null_key"] * layer.key_scale)
-    _restore_position_bias(layer, stored["position_bias"])
+    if "position_bias" in stored:
+        _restore_position_bias(layer, stored["position_bias"])
     for name, linear, inputs, grid in (
         ("out", layer.out, layer.value_scale, attention_grid),
         ("down", layer.down, layer.expanded_scale, output_grid),
@@ -139,19 +150,25 @@ def restore_head(head: LeaderHead, encoder: Encoder, bundle: Bundle) -> None:
 
 
 @torch.no_grad()
-def fit_distillation(model: TrainingModel, texts: TrainingSet) -> None:
-    """Fit the map to the published embedding, which is not in a bundle, by ridge regression."""
-    sample = texts.take(np.random.default_rng(0).permutation(len(texts))[:FITTED_TEXTS])
-    states, published = [], []
-    for rows in sample.batches(6_000):
-        x = token_ids_of(model, sample, rows)
-        with mixed_precision(x):
-            layer_states, _ = model.encoder.hard(x)
-        states.append(mean_state(layer_states[-1], x))
-        published.append(embeddings_of(model, sample, rows))
-    x, y = torch.cat(states).double(), normalize(torch.cat(published).double())
-    gram = x.T @ x + MAP_RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    model.distillation.map.weight.copy_(torch.linalg.solve(gram, x.T @ y).T)
+def released_outputs(
+    model: TrainingModel, encoder: ServedEncoder, texts: PackedTexts
+) -> tuple[NDArray[np.float32], NDArray[np.float16]]:
+    """Return the logits [n] and the mean hidden states [n, W] of texts by a restored model.
+
+    `encoder` is the released encoder as it is served, which is faster than torch.
+    """
+    scales, states = model.encoder.output_scales, encode_packed(encoder, texts)
+    logits = np.empty(len(texts), np.float32)
+    means = np.empty((len(texts), len(scales.hidden)), np.float16)
+    for rows in batches(texts.sizes, TOKENS_PER_RUN):
+        tokens, batch = texts.words_of(rows)
+        x = torch.from_numpy(states[tokens]).float()[None] - ZERO
+        logits[rows] = model.head(scales, x[:, :, 0], x[:, :, 1], batch)[0][:, 0].numpy()
+        sizes = torch.from_numpy(texts.sizes[rows])
+        text = torch.repeat_interleave(torch.arange(len(rows)), sizes)
+        sums = torch.zeros(len(rows), means.shape[1]).index_add(0, text, x[0, :, 0] * scales.hidden)
+        means[rows] = (sums / sizes[:, None]).numpy()
+    return logits, means
 
 
 def _tensors(arrays: dict[str, Array]) -> Tensors:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -58,8 +59,7 @@ def _bytes_digest(arrays: Iterable[NDArray[Any]]) -> str:
 
 def _to_json(content: Any) -> Any:
     if isinstance(content, TrainingSet):
-        arrays: list[NDArray[Any]] = [content.targets, content.three_labels]
-        arrays += [] if content.embeddings is None else [content.embeddings]
+        arrays = [array for array in vars(content).values() if isinstance(array, np.ndarray)]
         return [_bytes_digest(vars(content.packed).values()), _bytes_digest(arrays)]
     if isinstance(content, torch.nn.Module):
         return _bytes_digest(value.cpu().numpy() for value in content.state_dict().values())

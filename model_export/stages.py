@@ -1,18 +1,16 @@
 """The stages in which the encoder and its leader head are trained, each from the weights of the stage before.
 
-finetune      trains six layers of the published encoder, with softmax
-harden        turns softmax into argmax: hidden states are distilled from those of the finetuned encoder
+teach         fine-tunes all twelve published layers, with softmax, on all labels: the teacher
+finetune      trains some of these layers, with softmax: hidden states are distilled from those of the teacher
+harden        turns softmax into argmax, with the same losses
 fit_head      trains a leader head on the encoder, which does not change
 tune_jointly  trains the quantized encoder and its head
-refit_head    instead of all these: trains the head of a released model further
 
 Where the encoder is trained, a loss keeps the published embedding of a text a linear map of the mean of its
 hidden states, so that custom models can predict other subjects from them (`EmbeddingDistillation`).
 """
 
-import copy
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,8 @@ from model_export.data.training_set import Batch, Ints, TrainingSet, plan_epochs
 from model_export.encoder.attention import PAD, AttentionRecord
 from model_export.encoder.fake_quantization import MaxObserver
 from model_export.encoder.model import Encoder
-from model_export.encoder.quantized import ZERO
+from model_export.head.word_losses import concentration, word_loss
+from model_export.teacher import TeacherModel, label_loss, mixed_precision
 from model_export.training import ParameterGroup, Report, train_loop
 from model_export.training_model import TrainingModel
 
@@ -51,6 +50,8 @@ class StageConfig:
     attention_price: float = 0.0  # cost of attending to a token, lower in layers before the last
     price_from: float = 0.0  # share of the steps after which the price rises, over the next tenth
     reach_price: float = 0.3  # cost of a mean reach of one
+    word_weight: float = 0.5  # of the losses on words
+    concentration_price: float = 0.3  # cost of evidence from one leader, in long texts
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class StageRun:
     config: StageConfig
     seed: int
     report: Report
+    teacher: TeacherModel | None = None
+    layers: Sequence[int] = ()  # of the teacher, from which the encoder is made
 
     def token_ids(self, rows: Ints) -> Tensor:
         """Return the token ids of texts of one chunk, [B, N]."""
@@ -75,9 +78,24 @@ class StageRun:
         """Return the targets of some texts."""
         return to_device(torch.from_numpy(self.texts.targets[rows]), device_of(self.model))
 
-    def three_labels(self, rows: Ints) -> Tensor:
+    def labels(self, rows: Ints) -> Tensor:
         """Return the labels of some texts: 0, .5, 1, or NaN if there is none."""
-        return to_device(torch.from_numpy(self.texts.three_labels[rows]), device_of(self.model))
+        return to_device(torch.from_numpy(self.texts.labels[rows]), device_of(self.model))
+
+    def part_targets(self, rows: Ints) -> Tensor:
+        """Return the targets of the parts of some texts, NaN for texts that are not joined."""
+        return to_device(torch.from_numpy(self.texts.part_targets[rows]), device_of(self.model))
+
+    def hidden_distance(self, states: Sequence[Tensor], x: Tensor) -> Tensor | float:
+        """Return the weighted distance of the states of all layers from the teacher's."""
+        if self.teacher is None:
+            return 0.0
+        with torch.no_grad(), mixed_precision(x):
+            targets = self.teacher.encoder.soft(x)
+        last = [next_layer - 1 for next_layer in self.layers[1:]] + [len(targets) - 1]
+        pairs = zip(states, [targets[i] for i in last], strict=True)
+        distances = [state_distance(state, target, x) for state, target in pairs]
+        return self.config.hidden_weight * torch.stack(distances).mean()
 
     def embedding_distance(self, mean: Tensor, rows: Ints) -> Tensor | float:
         """Return the weighted distance from mean hidden states to the published embeddings of some texts."""
@@ -87,6 +105,26 @@ class StageRun:
         return self.config.embedding_weight * distance
 
 
+def teach(
+    model: TeacherModel, texts: TrainingSet, noise: NDArray[np.float32], config: StageConfig, seed: int,
+    report: Report, checkpoint: Path,
+) -> State:  # fmt: skip
+    """Fine-tune the teacher on labelled texts, whose labels are wrong as often as `noise` says."""
+    device = device_of(model)
+
+    def compute_loss(rows: Ints, progress: float) -> Tensor:
+        labels = torch.from_numpy((2 * texts.labels[rows]).astype(np.int64))
+        known = (labels, torch.from_numpy(noise[rows]), torch.from_numpy(texts.has_neutral[rows]))
+        logits = model(texts.packed.batch(rows).to(device))
+        return label_loss(logits, *(to_device(values, device) for values in known))
+
+    groups = [
+        ParameterGroup(trainable_parameters(model.encoder)),
+        ParameterGroup([*model.head.parameters()], config.head_lr / config.lr),
+    ]
+    return _train("teach", groups, model, texts, config, seed, report, checkpoint, compute_loss)
+
+
 def finetune(run: StageRun, checkpoint: Path) -> State:
     """Train the encoder with softmax; return all weights."""
 
@@ -94,29 +132,20 @@ def finetune(run: StageRun, checkpoint: Path) -> State:
         x = run.token_ids(rows)
         with mixed_precision(x):
             states = run.model.encoder.soft(x)
-        return _pooled_loss(run, rows, mean_state(states[-1], x), run.targets(rows))
+        return _pooled_loss(run, rows, states, x)
 
     return _train_encoder("finetune", run, checkpoint, compute_loss)
 
 
 def harden(run: StageRun, checkpoint: Path) -> State:
     """Train the encoder while softmax becomes argmax; return all weights."""
-    encoder, config = run.model.encoder, run.config
-    soft, soft_head = copy.deepcopy(encoder).requires_grad_(False), copy.deepcopy(run.model.pooled)
+    config = run.config
 
     def compute_loss(rows: Ints, progress: float) -> Tensor:
         x = run.token_ids(rows)
         with mixed_precision(x):
-            states, attention = encoder.hard(x, min(1.0, progress / config.anneal))
-            with torch.no_grad():
-                soft_states = soft.soft(x)
-        with torch.no_grad():
-            soft_target = torch.sigmoid(soft_head(mean_state(soft_states[-1], x)))
-            target = (soft_target + run.targets(rows)) / 2
-        distances = [state_distance(*pair, x) for pair in zip(states, soft_states, strict=True)]
-        loss = _pooled_loss(run, rows, mean_state(states[-1], x), target)
-        cost = attention_cost(attention, config, progress)
-        return loss + config.hidden_weight * torch.stack(distances).mean() + cost
+            states, attention = run.model.encoder.hard(x, min(1.0, progress / config.anneal))
+        return _pooled_loss(run, rows, states, x) + attention_cost(attention, config, progress)
 
     return _train_encoder("harden", run, checkpoint, compute_loss)
 
@@ -129,31 +158,16 @@ def fit_head(run: StageRun, checkpoint: Path) -> State:
     encoder, head, pooled = run.model.encoder, run.model.head, run.model.pooled
     calibrate(encoder, run.texts)
     with torch.no_grad():  # words are placed by the direction of the pooled head
-        head.projection.weight[0] = 0.35 * pooled.linear.weight[0]
+        head.projection.weight[0, : encoder.config.width] = 0.35 * pooled.linear.weight[0]
         head.projection.bias[0] = 0.35 * pooled.linear.bias[0]
     encoder.requires_grad_(False)
 
     def compute_loss(rows: Ints, progress: float) -> Tensor:
         return _leader_loss(run, rows)[-1]
 
-    return _train_head("fit_head", [*head.parameters()], run, checkpoint, compute_loss)
-
-
-def refit_head(run: StageRun, checkpoint: Path, states: NDArray[np.uint8]) -> State:
-    """Train the leader head further on `states` [T, 2, W], which the encoder as released gives.
-
-    Return all weights. The reach of words stays: without the encoder it would only shrink, and with it the
-    difference between opinion words and others.
-    """
-    head = run.model.head
-
-    def compute_loss(rows: Ints, progress: float) -> Tensor:
-        batch = run.batch(rows)
-        x = to_device(run.texts.packed.padded_states(states, rows), batch.token_ids.device).float() - ZERO
-        return _head_loss(run, rows, batch, x[:, :, 0], x[:, :, 1])
-
-    parameters = [*head.projection.parameters(), head.v, head.b]
-    return _train_head("refit_head", parameters, run, checkpoint, compute_loss)
+    parameters = [*head.parameters(), run.model.threshold.raw]
+    groups = [ParameterGroup(parameters, run.config.head_lr / run.config.lr)]
+    return _train_stage("fit_head", groups, run, checkpoint, compute_loss)
 
 
 def tune_jointly(run: StageRun, checkpoint: Path) -> State:
@@ -173,15 +187,10 @@ def tune_jointly(run: StageRun, checkpoint: Path) -> State:
         ParameterGroup([*model.head.parameters(), model.threshold.raw], config.head_lr / config.lr),
         ParameterGroup(list(model.distillation.parameters()), 5.0),
     ]
-    return _train("tune_jointly", groups, run, checkpoint, compute_loss)
+    return _train_stage("tune_jointly", groups, run, checkpoint, compute_loss)
 
 
 # ---- shared by the stages
-
-
-def mixed_precision(x: Tensor) -> AbstractContextManager[None]:
-    """Return a context in which products are bfloat16; scores and sums stay float32."""
-    return torch.autocast(x.device.type, torch.bfloat16)
 
 
 def device_of(module: nn.Module) -> torch.device:
@@ -242,9 +251,14 @@ def calibrate(encoder: Encoder, texts: TrainingSet) -> None:
     observer.set_scales(encoder.config.heads)
 
 
-def _pooled_loss(run: StageRun, rows: Ints, mean: Tensor, target: Tensor) -> Tensor:
-    loss = binary_cross_entropy_with_logits(run.model.pooled(mean), target)
-    return loss + run.embedding_distance(mean, rows)
+def _pooled_loss(run: StageRun, rows: Ints, states: Sequence[Tensor], x: Tensor) -> Tensor:
+    """Return the loss of the head on the mean state, with the distances from both teachers' states."""
+    mean = mean_state(states[-1], x)
+    logits = run.model.pooled(mean)
+    loss = binary_cross_entropy_with_logits(logits, run.targets(rows))
+    loss = loss + run.model.threshold(logits, run.labels(rows))
+    total: Tensor = loss + run.embedding_distance(mean, rows) + run.hidden_distance(states, x)
+    return total
 
 
 def _leader_loss(run: StageRun, rows: Ints) -> tuple[Batch, Tensor, AttentionRecord, Tensor]:
@@ -257,45 +271,42 @@ def _leader_loss(run: StageRun, rows: Ints) -> tuple[Batch, Tensor, AttentionRec
 
 def _head_loss(run: StageRun, rows: Ints, batch: Batch, hidden: Tensor, embedding: Tensor) -> Tensor:
     """Return the loss of the leader head on the quantized outputs of the encoder."""
-    model = run.model
-    logits, reach = model.head(model.encoder.output_scales, hidden, embedding, batch)
-    logits = logits[:, 0].float()
+    model, config = run.model, run.config
+    output = model.head.classify(model.encoder.output_scales, hidden, embedding, batch)
+    logits = output.logits[:, 0].float()
     loss = binary_cross_entropy_with_logits(logits, run.targets(rows))
-    neutral = model.threshold(logits, run.three_labels(rows))
-    total: Tensor = loss + run.config.reach_price * reach.float() + neutral
+    loss = loss + model.threshold(logits, run.labels(rows))
+    loss = loss + config.word_weight * word_loss(model.head, output, batch, run.part_targets(rows))
+    loss = loss + config.concentration_price * concentration(model.head, output, batch)
+    total: Tensor = loss + config.reach_price * output.words.reach_cost.float()
     return total
 
 
 def _train_encoder(name: str, run: StageRun, checkpoint: Path, compute_loss: Loss) -> State:
     """Train the encoder with its pooled head; return all weights."""
     model = run.model
-    groups = [
-        ParameterGroup(trainable_parameters(model.encoder)),
-        ParameterGroup([*model.pooled.parameters(), *model.distillation.parameters()], 10.0),
-    ]
-    return _train(name, groups, run, checkpoint, compute_loss)
+    heads = [*model.pooled.parameters(), *model.distillation.parameters(), model.threshold.raw]
+    groups = [ParameterGroup(trainable_parameters(model.encoder)), ParameterGroup(heads, 10.0)]
+    return _train_stage(name, groups, run, checkpoint, compute_loss)
 
 
-def _train_head(
-    name: str, parameters: list[nn.Parameter], run: StageRun, checkpoint: Path, compute_loss: Loss
+def _train_stage(
+    name: str, groups: Sequence[ParameterGroup], run: StageRun, checkpoint: Path, compute_loss: Loss
 ) -> State:
-    """Train parameters of the head and the threshold; return all weights."""
-    config = run.config
-    groups = [ParameterGroup([*parameters, run.model.threshold.raw], config.head_lr / config.lr)]
-    return _train(name, groups, run, checkpoint, compute_loss)
+    settings = run.config, run.seed, run.report, checkpoint, compute_loss
+    return _train(name, groups, run.model, run.texts, *settings)
 
 
 def _train(
-    name: str, groups: Sequence[ParameterGroup], run: StageRun, checkpoint: Path, compute_loss: Loss
-) -> State:
-    torch.manual_seed(run.seed)
-    rng = np.random.default_rng(run.seed)
-    config, model = run.config, run.model
-    plan = plan_epochs(run.texts.packed.sizes, config.epochs, config.tokens_per_batch, rng)
-    model.head.train()
+    name: str, groups: Sequence[ParameterGroup], model: nn.Module, texts: TrainingSet, config: StageConfig,
+    seed: int, report: Report, checkpoint: Path, compute_loss: Loss,
+) -> State:  # fmt: skip
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    plan = plan_epochs(texts.packed.sizes, config.epochs, config.tokens_per_batch, rng)
+    model.train()
     train_loop(
         name, plan, groups, compute_loss,
-        lr=config.lr, warm_up=config.warm_up, report=run.report, checkpoint=checkpoint,
+        lr=config.lr, warm_up=config.warm_up, report=report, checkpoint=checkpoint,
     )  # fmt: skip
-    model.head.eval()
-    return model.state_dict()
+    return model.eval().state_dict()

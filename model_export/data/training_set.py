@@ -1,6 +1,7 @@
 """The texts that the encoder is trained on: tokenized once, packed into batches of similar length."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,8 @@ from service.text.tokenizer import TokenizedText, WordPieceTokenizer
 Ints = NDArray[np.int64]
 TEXTS_PER_SORT = 8_192  # texts are sorted by length in groups of this size
 MAX_TRAINING_WORDS = 400  # of a text
+NO_MARKS, NOT_MARKED = 0, 2  # of a word: the text has no marked words; the text has, and this is not one
+MARKED_PARTS = re.compile(r"[\w'’]+|[^\w\s]")
 
 
 @dataclass(frozen=True)
@@ -26,16 +29,22 @@ class Batch:
     n_texts: int  # B
     max_words: int  # M, the words of the text with most words
     function_words: Tensor | None = None  # [B, M] bool
+    marks: Tensor | None = None  # [B, M] see PackedTexts
+    parts: Tensor | None = None  # [B, M] of the text that a word belongs to
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
-        flags = self.function_words
-        return replace(
-            self,
-            token_ids=to_device(self.token_ids, device),
-            word_index=to_device(self.word_index, device),
-            function_words=None if flags is None else to_device(flags, device),
-        )
+        tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor)}
+        moved: dict[str, Any] = {name: to_device(x, device) for name, x in tensors.items()}
+        return replace(self, **moved)
+
+    def mean_by_text(self, x: Tensor) -> Tensor:
+        """Return the mean of x [chunks, N, c] over the tokens of each text, [B, c]."""
+        text = torch.div(self.word_index[:, 0], self.max_words, rounding_mode="floor")
+        is_token = (self.token_ids != 0)[..., None]
+        sums, counts = (x * is_token).sum(1), is_token.sum(1).to(x.dtype)
+        total = x.new_zeros(self.n_texts, x.shape[-1]).index_add(0, text, sums)
+        return total / x.new_zeros(self.n_texts, 1).index_add(0, text, counts).clamp(min=1)
 
     def mean_by_word(self, x: Tensor) -> Tensor:
         """Return the mean of x [chunks, N, c] over the tokens of each word, [B, M, c]."""
@@ -69,13 +78,18 @@ class PackedTexts:
     token_ids: NDArray[np.int32]  # [tokens]
     word_index: NDArray[np.int32]  # [tokens] the number of the token's word in its text
     function_words: NDArray[np.bool_]  # [words]
+    marks: NDArray[np.int8]  # [words] the side that a marked word decides for, or NOT_MARKED, or NO_MARKS
+    parts: NDArray[np.int8]  # [words] which part of a joined text a word belongs to
     chunk_offsets: Ints
     text_offsets: Ints
     word_offsets: Ints
 
     @classmethod
-    def pack(cls, texts: Sequence[TokenizedText]) -> "PackedTexts":
-        """Concatenate texts."""
+    def pack(
+        cls, texts: Sequence[TokenizedText], marks: Sequence[NDArray[np.int8]] | None = None
+    ) -> "PackedTexts":
+        """Concatenate texts; `marks` are those of the words of each text."""
+        n_words = sum(map(len, texts))
         offsets = _offsets([len(text.token_ids) for text in texts])
         chunk_starts = [
             offset + np.flatnonzero(np.diff(text.chunk_ids, prepend=-1))
@@ -85,6 +99,8 @@ class PackedTexts:
             _concatenate([text.token_ids for text in texts], np.int32),
             _concatenate([words_of(text.bounds) for text in texts], np.int32),
             _concatenate([function_words(text) for text in texts], np.bool_),
+            np.full(n_words, NO_MARKS, np.int8) if marks is None else _concatenate(marks, np.int8),
+            np.zeros(n_words, np.int8),
             np.append(_concatenate(chunk_starts, np.int64), offsets[-1]),
             _offsets([len(starts) for starts in chunk_starts]),
             _offsets([len(text) for text in texts]),
@@ -108,7 +124,8 @@ class PackedTexts:
         tokens = _ranges(self.chunk_offsets[chunks], self.chunk_offsets[chunks + 1])
         words = _ranges(self.word_offsets[rows], self.word_offsets[rows + 1])
         return PackedTexts(
-            self.token_ids[tokens], self.word_index[tokens], self.function_words[words],
+            self.token_ids[tokens], self.word_index[tokens],
+            self.function_words[words], self.marks[words], self.parts[words],
             _offsets(np.diff(self.chunk_offsets)[chunks]), _offsets(np.diff(self.text_offsets)[rows]),
             _offsets(np.diff(self.word_offsets)[rows]),
         )  # fmt: skip
@@ -122,15 +139,27 @@ class PackedTexts:
         """Return [B, N], the token ids of texts of one chunk, padded with zeros."""
         return _pad_parts(self.token_ids, self.chunk_offsets, self.text_offsets[rows], 0)
 
-    def padded_states(self, states: NDArray[np.uint8], rows: Ints) -> Tensor:
-        """Return the states [chunks, N, ..] of some texts, out of those of all tokens [T, ..].
+    def words_of(self, rows: Ints) -> tuple[Ints, Batch]:
+        """Return the tokens of some texts, and their words as a batch in which these tokens are one row."""
+        offsets = self.chunk_offsets[self.text_offsets]
+        tokens, M = _ranges(offsets[rows], offsets[rows + 1]), int(np.diff(self.word_offsets)[rows].max())
+        index = self.word_index[tokens] + np.repeat(M * np.arange(len(rows)), np.diff(offsets)[rows])
+        ids = torch.zeros(1, len(tokens), dtype=torch.int64)
+        return tokens, Batch(ids, torch.from_numpy(index.astype(np.int64))[None], len(rows), M)
 
-        Padding has the states of other tokens: no word has it.
-        """
-        chunks = _ranges(self.text_offsets[rows], self.text_offsets[rows + 1])
-        starts, sizes = self.chunk_offsets[chunks], np.diff(self.chunk_offsets)[chunks]
-        index = starts[:, None] + np.arange(sizes.max())
-        return torch.from_numpy(states[np.minimum(index, len(states) - 1)])
+    def join(self, first: Ints, second: Ints) -> "PackedTexts":
+        """Return texts of one chunk, each made of two of the texts, which are its parts."""
+        pairs = self.take(np.stack([first, second], 1).ravel())
+        n_words, n_tokens = np.diff(pairs.word_offsets), pairs.sizes
+        shift = np.zeros_like(n_words)
+        shift[1::2] = n_words[::2]
+        tokens, words = (np.append(0, np.cumsum(n.reshape(-1, 2).sum(1))) for n in (n_tokens, n_words))
+        return PackedTexts(
+            pairs.token_ids, (pairs.word_index + np.repeat(shift, n_tokens)).astype(np.int32),
+            pairs.function_words, pairs.marks,
+            np.repeat(np.arange(len(n_words)) % 2, n_words).astype(np.int8),
+            tokens, np.arange(len(first) + 1), words,
+        )  # fmt: skip
 
     def batch(self, rows: Ints) -> Batch:
         """Return the chunks and words of some texts."""
@@ -140,17 +169,21 @@ class PackedTexts:
         index = _pad_parts(self.word_index, self.chunk_offsets, chunks, -1)
         index = torch.where(index < 0, len(rows) * M, index + M * torch.from_numpy(text)[:, None])
         flags = _pad_parts(self.function_words, self.word_offsets, rows, False)
+        marks, parts = (_pad_parts(x, self.word_offsets, rows, 0) for x in (self.marks, self.parts))
         token_ids = _pad_parts(self.token_ids, self.chunk_offsets, chunks, 0)
-        return Batch(token_ids, index, len(rows), M, flags)
+        return Batch(token_ids, index, len(rows), M, flags, marks, parts)
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Tokenized texts with their targets and, where known, labels and published embeddings."""
+    """Tokenized texts with their labels, the targets of a teacher, and published embeddings."""
 
     packed: PackedTexts
+    labels: NDArray[np.float32]  # [n] 0, .5 or 1, else NaN
+    has_neutral: NDArray[np.bool_]  # [n] whether texts of its data set may be neutral
+    source: NDArray[np.int8]  # [n] the number of its source in the recipe
     targets: NDArray[np.float32]  # [n] the probability that it is positive
-    labels: NDArray[np.float32] | None = None  # [n] 0, .5 or 1 where it has one of three labels, else NaN
+    part_targets: NDArray[np.float32]  # [n, 2] the same of the parts of a joined text, else NaN
     embeddings: NDArray[np.float16] | None = None  # [n, W] of the published encoder; NaN where unknown
 
     @classmethod
@@ -158,36 +191,32 @@ class TrainingSet:
         cls,
         tokenizer: WordPieceTokenizer,
         texts: Sequence[str],
-        targets: Sequence[float],
-        labels: Sequence[float] | None = None,
-        embeddings: NDArray[np.float16] | None = None,
+        labels: Sequence[float],
+        *,
+        has_neutral: bool = False,
+        source: int = 0,
+        marks: Sequence[Mapping[int, Sequence[str]]] | None = None,
     ) -> "TrainingSet":
-        """Tokenize the texts, and leave out those without words."""
+        """Tokenize the texts, and leave out those without words. Targets are the labels."""
         tokenized = [tokenizer.tokenize(text, MAX_TRAINING_WORDS) for text in texts]
         rows = np.flatnonzero([len(text) for text in tokenized])
+        kept = [tokenized[i] for i in rows.tolist()]
+        word_marks = None if marks is None else [mark_words(tokenized[i], marks[i]) for i in rows.tolist()]
+        y = np.asarray(labels, np.float32)[rows]
         return cls(
-            PackedTexts.pack([tokenized[i] for i in rows.tolist()]),
-            np.asarray(targets, np.float32)[rows],
-            None if labels is None else np.asarray(labels, np.float32)[rows],
-            None if embeddings is None else embeddings[rows],
-        )
+            PackedTexts.pack(kept, word_marks), y, np.full(len(y), has_neutral),
+            np.full(len(y), source, np.int8), y, np.full((len(y), 2), np.nan, np.float32),
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.packed)
 
     def __add__(self, other: "TrainingSet") -> "TrainingSet":
         width = next((x.shape[1] for x in (self.embeddings, other.embeddings) if x is not None), None)
-        sets = (self, other)
-        return TrainingSet(
-            self.packed + other.packed,
-            np.concatenate([texts.targets for texts in sets]),
-            np.concatenate([texts.three_labels for texts in sets]),
-            None if width is None else np.concatenate([texts._embeddings(width) for texts in sets]),
-        )
-
-    @property
-    def three_labels(self) -> NDArray[np.float32]:
-        return np.full(len(self), np.nan, np.float32) if self.labels is None else self.labels
+        arrays = ("labels", "has_neutral", "source", "targets", "part_targets")
+        joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in arrays}
+        embeddings = None if width is None else np.concatenate([x._embeddings(width) for x in (self, other)])
+        return TrainingSet(self.packed + other.packed, **joined, embeddings=embeddings)
 
     def _embeddings(self, width: int) -> NDArray[np.float16]:
         unknown = np.full((len(self), width), np.nan, np.float16)
@@ -195,12 +224,8 @@ class TrainingSet:
 
     def take(self, rows: Ints) -> "TrainingSet":
         """Return some of the texts."""
-        return TrainingSet(
-            self.packed.take(rows),
-            self.targets[rows],
-            None if self.labels is None else self.labels[rows],
-            None if self.embeddings is None else self.embeddings[rows],
-        )
+        arrays = {name: x[rows] for name, x in vars(self).items() if isinstance(x, np.ndarray)}
+        return replace(self, packed=self.packed.take(rows), **arrays)
 
     def single_chunk(self) -> "TrainingSet":
         """Return the texts that have a single chunk."""
@@ -209,6 +234,19 @@ class TrainingSet:
     def batches(self, max_tokens: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
         """Yield the rows of each batch."""
         return batches(self.packed.sizes, max_tokens, rng)
+
+
+def mark_words(text: TokenizedText, marks: Mapping[int, Sequence[str]]) -> NDArray[np.int8]:
+    """Return the side that each word of a text is marked for; `marks` are the marked words of each side."""
+    if not marks:
+        return np.full(len(text), NO_MARKS, np.int8)
+    sides = np.full(len(text), NOT_MARKED, np.int8)
+    for side, words in marks.items():
+        parts = {match.lower() for word in words for match in MARKED_PARTS.findall(word)}
+        for i, (start, end) in enumerate(zip(text.starts.tolist(), text.ends.tolist(), strict=True)):
+            if not parts.isdisjoint(map(str.lower, MARKED_PARTS.findall(text.text[start:end]))):
+                sides[i] = side
+    return sides
 
 
 def _pad_parts(flat: NDArray[Any], offsets: Ints, parts: Ints, fill: int | bool) -> Tensor:

@@ -5,13 +5,14 @@ becomes the null key of each layer.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from model_export.encoder.layer import EncoderConfig, Layer
 from model_export.encoder.model import Encoder
-from model_export.teacher.encoder import BUCKETS, PADDING, Teacher
+from model_export.encoder.mpnet import BUCKETS, PADDING, Teacher
 from service.text.tokenizer import CHUNK_TOKENS
 
 FIRST_POSITION = 3  # of mpnet: 0 is unused, 1 padding, 2 that of <s>
@@ -22,31 +23,43 @@ MPNET = EncoderConfig(
     width=768, hidden=3072, position_buckets=BUCKETS,
     embedding_grid=128.0, attention_grid=32.0, output_grid=16.0, max_units=147.0, clip=True, eps=1e-5,
 )  # fmt: skip
-INITIAL_LAYERS = (0, 2, 4, 7, 9, 11)  # of mpnet, from which the encoder is made
 
 
 @torch.no_grad()
-def from_mpnet(
-    teacher: Teacher, rows: Sequence[int], texts: Sequence[str], layers: Sequence[int] = INITIAL_LAYERS
-) -> Encoder:
-    """Return an encoder made of layers of mpnet.
+def from_mpnet(teacher: Teacher, rows: Sequence[int], texts: Sequence[str]) -> Encoder:
+    """Return an encoder made of all layers of mpnet.
 
     Args:
         teacher: all-mpnet-base-v2 as published.
         rows: the row of the teacher's embedding table for each token of our vocabulary.
         texts: texts on which the states of <s> and </s> are averaged, for the null keys.
-        layers: the indices of the layers to take, in order.
     """
-    config = EncoderConfig(**{**vars(MPNET), "vocabulary": len(rows), "layers": len(layers)})
+    config = replace(MPNET, vocabulary=len(rows), layers=len(teacher.layers))
     encoder = Encoder(config)
     encoder.words.weight.copy_(teacher.words.weight[list(rows)])
     encoder.positions.weight.copy_(teacher.positions.weight[FIRST_POSITION : FIRST_POSITION + CHUNK_TOKENS])
     encoder.norm.gain.copy_(teacher.norm.weight)
     encoder.norm.shift.copy_(teacher.norm.bias)
     sinks = _sink_states(teacher, texts)
-    for layer, i in zip(encoder.layers, layers, strict=True):
+    for i, layer in enumerate(encoder.layers):
         _copy_layer(layer, teacher, i, sinks[i])
     return encoder
+
+
+@torch.no_grad()
+def take_layers(encoder: Encoder, layers: Sequence[int]) -> Encoder:
+    """Return a copy of an encoder with some of its layers."""
+    taken = Encoder(replace(encoder.config, layers=len(layers)))
+    state = {k: v for k, v in encoder.state_dict().items() if not k.startswith("layers.")}
+    for i, layer in enumerate(layers):
+        prefix = f"layers.{layer}."
+        state |= {
+            f"layers.{i}.{name.removeprefix(prefix)}": value
+            for name, value in encoder.state_dict().items()
+            if name.startswith(prefix)
+        }
+    taken.load_state_dict(state)
+    return taken
 
 
 def _sink_states(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:

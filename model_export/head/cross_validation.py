@@ -6,7 +6,7 @@ This module handles encoded texts and labels; train.py handles files and the com
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -69,13 +69,7 @@ class TrainedHead:
 
 
 def train(
-    rows: Rows,
-    texts: EncodedTexts,
-    contrasts: Sequence[EncodedTexts],
-    cut: Mapping[str, tuple[Ints, EncodedTexts]] | None = None,
-    *,
-    seed: int = 0,
-    log: Log = print,
+    rows: Rows, texts: EncodedTexts, contrasts: Sequence[EncodedTexts], *, seed: int = 0, log: Log = print
 ) -> TrainedHead:
     """Train a head and measure it.
 
@@ -83,7 +77,6 @@ def train(
         rows: labelled texts that have words.
         texts: the same texts, encoded.
         contrasts: encoded texts that are unlike the rows, for the OOD score.
-        cut: rows by their index, cut to some of their words and encoded, by a name for the report.
         seed: of the random numbers.
         log: called with a line after each fold.
 
@@ -102,17 +95,13 @@ def train(
     predictions = _make_predictions(rows, texts, held_out, row_thresholds)
     correct = np.full(len(rows.texts), np.nan)
     correct[held_out.rows] = [prediction.correct for prediction in predictions]
-    cut = cut or {}
-    score = ood.calibrate(texts, contrasts, folds, correct, cut=list(cut.values()))
+    score = ood.calibrate(texts, contrasts, folds, correct)
     predictions = [
         prediction if score.held_out[row] <= 0 else replace(prediction, abstain_reason=OUT_OF_DISTRIBUTION)
         for row, prediction in zip(held_out.rows.tolist(), predictions, strict=True)
     ]
     weights = {**quantized.quantize(head, fixed_scales(texts.width)), **score.weights}
     report = _report(rows, predictions, held_out, folds, duplicates)
-    if cut:
-        complete = float((score.held_out > 0).mean())
-        report["short_texts"] = {"complete": complete, **dict(zip(cut, score.cut, strict=True))}
     return TrainedHead(head, weights, report, thresholds, {"held_out": score.rate, "others": score.detected})
 
 

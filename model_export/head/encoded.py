@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +86,9 @@ class EncodedTexts:
         mean: NDArray[np.float64] = sums / np.diff(bounds)[:, None]
         return mean
 
-    def mean_features(self, share: float = 1.0) -> NDArray[np.float32]:
-        """Return [n, 2W]: the mean of each text's words, or of a share of them from its beginning."""
-        words = (self.word_features(i) for i in range(len(self)))
-        return np.array([x[: ceil(share * len(x))].mean(0).astype(np.float32) for x in words])
+    def mean_features(self) -> NDArray[np.float32]:
+        """Return [n, 2W]: the mean of each text's words."""
+        return np.array([self.word_features(i).mean(0).astype(np.float32) for i in range(len(self))])
 
 
 def encode_texts(

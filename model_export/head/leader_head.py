@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from model_export.attention.straight_through import hardmax, round_to_grid, straight_through
-from model_export.data.training_set import Batch
+from model_export.data.training_set import NOT_MARKED, Batch
 from model_export.encoder.fake_quantization import fake_quantize
 from model_export.encoder.layer import Linear
 from model_export.encoder.model import OutputScales
@@ -28,6 +28,7 @@ MIN_REACH = 1 / 32  # a point at the origin would attend to all others
 DIRECTION_GRID, POINT_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12  # steps per unit
 MAX_DIRECTION = 64.0
 FUNCTION_WORD_COST = 20.0  # of the reach of a function word; that of another word costs 1
+UNMARKED_WORD_COST = 5.0  # of another word of a text whose deciding words are marked
 SOFTMAX_TEMPERATURE = 2.0  # of the softmax whose gradient the choice of a leader has
 
 
@@ -54,6 +55,16 @@ class WordPoints:
     points: Tensor  # [B, M, d] on the grid, none at the origin
     weights: Tensor  # [B, M]
     reach_cost: Tensor
+
+
+@dataclass(frozen=True)
+class HeadOutput:
+    """The logits of a batch, and what losses on words need."""
+
+    logits: Tensor  # [B, C]
+    words: WordPoints
+    leader_points: Tensor  # [B, M, d] c_i after the last layer
+    attention: Tensor | None  # [B, M, M] of the softmax whose gradient the choice of a leader has
 
 
 class LeaderHead(nn.Module):
@@ -91,13 +102,27 @@ class LeaderHead(nn.Module):
             embedding: quantized input embeddings, [1, T, W].
             batch: which tokens belong to which word of which text.
         """
+        output = self.classify(scales, hidden, embedding, batch)
+        return output.logits, output.words.reach_cost
+
+    def classify(self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch) -> HeadOutput:
+        """Return the logits with the points of the words and of their leaders."""
         words = self.word_points(scales, hidden, embedding, batch)
-        v = round_to_grid(self.v, WEIGHT_GRID)
-        return self.b + torch.einsum("bd,cd->bc", self._pool(words, batch), v), words.reach_cost
+        leader_points, attention = self._leader_points(words, batch.is_word)
+        pooled = self._pool(words.weights, leader_points, batch.is_word)
+        logits = self.b + torch.einsum("bd,cd->bc", pooled, self.readout)
+        return HeadOutput(logits, words, leader_points, attention)
+
+    @property
+    def readout(self) -> Tensor:
+        """v, on its grid."""
+        return round_to_grid(self.v, WEIGHT_GRID)
 
     def pooled(self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch) -> Tensor:
         """Return the weighted mean of the leaders' points [B, d], of which the logits are a linear map."""
-        return self._pool(self.word_points(scales, hidden, embedding, batch), batch)
+        words = self.word_points(scales, hidden, embedding, batch)
+        leader_points, _ = self._leader_points(words, batch.is_word)
+        return self._pool(words.weights, leader_points, batch.is_word)
 
     def word_points(
         self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch
@@ -128,8 +153,8 @@ class LeaderHead(nn.Module):
         f = (units @ weight.T * unit + self.reach_output.bias).double()
         return MIN_REACH + (1 - MIN_REACH) * (0.5 + 0.5 * f / torch.sqrt(1 + f * f))
 
-    def _leader_points(self, words: WordPoints, is_word: Tensor) -> Tensor:
-        """Return c_i after the last layer.
+    def _leader_points(self, words: WordPoints, is_word: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return c_i after the last layer, and the attention that its gradient has.
 
         The gradient is that of a softmax over the initial points in which the query is the word's full
         direction, because the leader of a word does not depend on its reach.
@@ -142,16 +167,24 @@ class LeaderHead(nn.Module):
                 y = torch.round((y + gamma * (c - y)) * LAYER_GRID) / LAYER_GRID
             c = _attend(y, is_word)
         if not torch.is_grad_enabled():
-            return c
+            return c, None
         scores = words.direction @ z.transpose(1, 2) / SOFTMAX_TEMPERATURE
         probs = torch.softmax(scores.masked_fill(~is_word[:, None], -torch.inf), -1)
-        return straight_through(c, probs @ z)
+        return straight_through(c, probs @ z), probs
 
-    def _pool(self, words: WordPoints, batch: Batch) -> Tensor:
-        """Return the weighted mean of c_i after the last layer, [B, d]."""
-        w = words.weights * batch.is_word
+    def _pool(self, weights: Tensor, leader_points: Tensor, is_word: Tensor) -> Tensor:
+        """Return the weighted mean of the leaders' points over some words, [B, d]."""
+        w = weights * is_word
         share = w / (self.config.pseudo_weight + w.sum(1, keepdim=True))
-        return torch.einsum("bm,bmd->bd", share, self._leader_points(words, batch.is_word))
+        return torch.einsum("bm,bmd->bd", share, leader_points)
+
+    def part_logits(self, output: HeadOutput, parts: Tensor, is_word: Tensor) -> Tensor:
+        """Return the logits [B, 2] that the words of each part of a text have alone; C is 1."""
+        pooled = [
+            self._pool(output.words.weights, output.leader_points, is_word & (parts == part))
+            for part in (0, 1)
+        ]
+        return self.b[0] + torch.stack(pooled, 1) @ self.readout[0]
 
 
 def _attend(z: Tensor, is_word: Tensor) -> Tensor:
@@ -161,10 +194,16 @@ def _attend(z: Tensor, is_word: Tensor) -> Tensor:
 
 
 def _reach_cost(reach: Tensor, batch: Batch) -> Tensor:
-    """Return the mean reach, in which function words have a larger weight: they should not lead."""
+    """Return the mean reach, in which words that should not lead have a larger weight."""
     weight = batch.is_word.float()
+    if batch.marks is not None:
+        weight = weight * (1 + (UNMARKED_WORD_COST - 1) * (batch.marks == NOT_MARKED))
     if batch.function_words is not None:
-        weight = weight * (1 + (FUNCTION_WORD_COST - 1) * batch.function_words)
+        is_function = batch.function_words
+        if batch.marks is not None:  # a marked one decides, whatever it is
+            is_function = is_function & (batch.marks % NOT_MARKED == 0)
+        weight = torch.where(is_function, FUNCTION_WORD_COST, weight)
+        weight = weight * batch.is_word
     return (reach * weight).sum() / batch.is_word.sum()
 
 

@@ -5,9 +5,7 @@
 The contrast sets are ordinary English sentences of many subjects (ood_english.txt) and sentences of other
 languages (ood_languages.txt). Each set has its own direction (Fisher 1936), where S is the mean of the
 covariances of rows and set. The thresholds are at the same quantile, so that a given share of held-out rows
-exceeds one of them. The mean of few words varies more than that of many: so that no text is flagged for being
-short, each row is fitted and ranked together with its first half and its first quarter. In the graph u is the
-largest of these linear maps (functions.OodScore).
+exceeds one of them. In the graph u is the largest of these linear maps (functions.OodScore).
 """
 
 from collections.abc import Sequence
@@ -26,7 +24,6 @@ Features = NDArray[np.float32]
 
 RIDGE = 0.3  # share of the mean variance of a feature
 FLAG_RATES = (0.05, 0.02, 0.01, 0.0)  # of held-out rows that may be flagged
-SHARES = (1.0, 0.5, 0.25)  # of the words of a row, from its beginning
 MAX_FITTED_ROWS = 4_000  # rows to which a direction is fitted
 
 
@@ -52,7 +49,6 @@ class CalibratedScore:
     held_out: Floats  # [n] the score of each row by directions fitted without it
     rate: float  # the largest share of rows that the thresholds may flag
     detected: float  # the share of the contrast texts that is flagged
-    cut: list[float]  # the share that is flagged of each set of cut rows, by directions fitted without them
 
 
 def calibrate(
@@ -61,7 +57,6 @@ def calibrate(
     folds: Sequence[Ints],
     correct: Floats,
     rates: Sequence[float] = FLAG_RATES,
-    cut: Sequence[tuple[Ints, EncodedTexts]] = (),
 ) -> CalibratedScore:
     """Fit the score to all rows.
 
@@ -72,44 +67,32 @@ def calibrate(
         correct: 1 for a row whose held-out prediction is correct, 0 for an error, NaN where there is none.
         rates: shares of the rows that may be flagged. The first is used at which the flagged rows are
             less often correct than all rows, or none is flagged.
-        cut: sets of rows by their index, each cut to some of its words and encoded, to be measured.
 
     Returns:
         The weights of the graph, and the held-out scores of the rows.
     """
-    features = np.stack([rows.mean_features(share) for share in SHARES])  # [share, n, 2W]
-    contrast_features = [texts.mean_features() for texts in contrasts]
-    held_out = np.zeros((*features.shape[:2], len(contrasts)))
-    cut_scores = [np.zeros((len(texts), len(contrasts))) for _, texts in cut]
+    features, contrast_features = rows.mean_features(), [texts.mean_features() for texts in contrasts]
+    held_out = np.zeros((len(rows), len(contrasts)))
     for fold in folds:
         train_rows = np.setdiff1d(np.arange(len(rows)), fold)
-        weight, bias = fit_directions(_sample(features[:, train_rows]), contrast_features)
-        held_out[:, fold] = features[:, fold] @ weight + bias
-        for scores, (indices, texts) in zip(cut_scores, cut, strict=True):
-            inside = np.isin(indices, fold)
-            scores[inside] = texts.mean_features()[inside] @ weight + bias
+        weight, bias = fit_directions(features[train_rows], contrast_features)
+        held_out[fold] = features[fold] @ weight + bias
     for rate in rates:
-        thresholds = conformal_thresholds(held_out.max(0), rate)
-        flagged = (held_out[0] > thresholds).any(1)
+        thresholds = conformal_thresholds(held_out, rate)
+        flagged = (held_out > thresholds).any(1)
         predicted = ~np.isnan(correct)
         checked = flagged & predicted
         if not checked.any() or correct[checked].mean() < correct[predicted].mean():
             break
-    weight, bias = fit_directions(_sample(features), contrast_features)
+    weight, bias = fit_directions(features, contrast_features)
     weights = _quantize(weight, bias - thresholds)
     detected = float(np.concatenate([ood_scores(weights, texts) > 0 for texts in contrasts]).mean())
-    short = [float((scores > thresholds).any(1).mean()) for scores in cut_scores]
-    return CalibratedScore(weights, (held_out[0] - thresholds).max(1), rate, detected, short)
-
-
-def _sample(features: Features) -> Features:
-    """Return [n, 2W]: all shares of up to MAX_FITTED_ROWS / len(SHARES) rows."""
-    step = -(-features.shape[0] * features.shape[1] // MAX_FITTED_ROWS)
-    return features[:, ::step].reshape(-1, features.shape[-1])
+    return CalibratedScore(weights, (held_out - thresholds).max(1), rate, detected)
 
 
 def fit_directions(rows: Features, contrasts: Sequence[Features]) -> tuple[Floats, Floats]:
     """Return weights [2W, k] and biases [k]: 0 at the mean of the rows, 1 at the mean of the contrast set."""
+    rows = rows[:: -(-len(rows) // MAX_FITTED_ROWS)]
     center = rows.mean(0)
     columns = []
     for contrast in contrasts:

@@ -8,9 +8,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,6 @@ Encode = Callable[..., tuple[EncodedTexts, Ints]]  # encode_texts with an encode
 
 VERIFIED_TEXTS = 200  # for which the exported graph is checked
 ABSTAIN_MARGIN = 0.02
-CUT_SHARES = {"half": 0.5, "quarter": 0.25}  # of the words of a text, to see whether short texts are flagged
-CUT_TEXTS = 200
 
 
 def open_encoder(folder: Path) -> tuple[Bundle, Encoder]:
@@ -57,8 +54,7 @@ def train_model(arguments: argparse.Namespace, base: str, rows: Rows, log: Log) 
     encode = partial(encode_texts, encoder, fold_names=arguments.fold_names)
     rows, encoded = _encode(rows, encode, cache, arguments.file, log)
     contrasts = [encode(texts)[0] for texts in (english_sentences(), foreign_sentences())]
-    cut = {name: _encode_cut(rows.texts, encode, share) for name, share in CUT_SHARES.items()}
-    trained = train(rows, encoded, contrasts, cut, seed=arguments.seed, log=log)
+    trained = train(rows, encoded, contrasts, seed=arguments.seed, log=log)
     name = f"{base}@{max(versions_of(base, os.listdir(arguments.models_dir)), default=0) + 1}"
     trained.report.update(title=name, models={name: trained.report["models"]["custom"]})
     card = _card(arguments, rows, trained, name, bundle)
@@ -83,14 +79,6 @@ def _encode(rows: Rows, encode: Encode, cache: Path, file: str, log: Log) -> tup
     if len(indices) < len(rows.texts):
         log(f"left out: {len(rows.texts) - len(indices):,} without a word")
     return _with_words(rows, indices, file), texts
-
-
-def _encode_cut(texts: Sequence[str], encode: Encode, share: float) -> tuple[Ints, EncodedTexts]:
-    """Encode a sample of the rows, each cut to a share of its words; return them by their index."""
-    sample = np.unique(np.linspace(0, len(texts) - 1, CUT_TEXTS).astype(int))
-    words = [texts[i].split() for i in sample]
-    encoded, with_words = encode([" ".join(text[: ceil(share * len(text))]) for text in words])
-    return sample[with_words], encoded
 
 
 def _with_words(rows: Rows, indices: Ints, file: str) -> Rows:

@@ -1,7 +1,6 @@
 """Initialization, calibration and export of the pretrained models."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,28 +8,23 @@ import torch
 from bundles import TRAINING_TEXTS, WORD_LISTS
 from encoders import RELATIVE, predict, random_encoder, random_head
 
-from model_export.cli import main
 from model_export.data.corpora import Row
 from model_export.data.names import is_english_token
 from model_export.data.training_set import TrainingSet
-from model_export.encoder.attention import PAD
-from model_export.encoder.quantized import ZERO, quantize
-from model_export.head.encoded import encode_packed
+from model_export.encoder.quantized import quantize
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.scores import neutral_band, sigmoid, three_labels
 from model_export.measure.served import ServedModel
 from model_export.pretrained import set_special_tokens
 from model_export.publish import compute_figures, fit_neutral_threshold, write_encoder, write_head
-from model_export.restore import restore
+from model_export.restore import released_outputs, restore
 from model_export.stages import calibrate
 from model_export.training_model import TrainingModel
 from service.errors import BundleError
-from service.runtime.session import Runtime
 from service.text.encoder import VOCABULARY_KEYS
-from service.text.encoder import Encoder as ServedEncoder
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
-VOCABULARY = Vocabulary(**{field: WORD_LISTS[key] for field, key in VOCABULARY_KEYS.items()})
+VOCABULARY = Vocabulary(**{field: WORD_LISTS[key] for field, key in VOCABULARY_KEYS.items()}, ratings=True)
 TEXTS = [f"{a}, {b}." for a in TRAINING_TEXTS[:7] for b in TRAINING_TEXTS[:7]]
 LABELS = (0.0, 0.5, 1.0)
 SETS = {"films": [Row(text, LABELS[i % 3], ("validation", "test")[i % 2]) for i, text in enumerate(TEXTS)]}
@@ -58,11 +52,6 @@ def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
     assert not (tmp_path / "sentiment").exists()
     write(encoder, head, tmp_path)
     assert np.ptp(ServedModel(tmp_path, "sentiment").logits(TEXTS)) > 0.1
-
-
-def test_head_only_needs_released_models(capsys):
-    assert main(["pretrained", "--data", "absent", "--teacher", "absent", "--head-only"]) == 2
-    assert "--head-only goes with --continue FOLDER" in capsys.readouterr().err
 
 
 def test_encoder_is_refused_if_its_graph_does_not_give_the_states_of_torch(tmp_path, monkeypatch):
@@ -93,29 +82,14 @@ def test_released_weights_are_restored_to_the_bit(tmp_path):
     calibrate(random, texts)
     write(random, model.head, tmp_path)
     restored = TrainingModel(published, random_head(seed=1))
-    embeddings = np.random.default_rng(0).normal(size=(len(texts), RELATIVE.width)).astype(np.float16)
-    restore(restored, tmp_path, replace(texts, embeddings=embeddings))
+    restore(restored, tmp_path)
     for name, stored in quantize(random).items():
         assert np.allclose(quantize(published)[name], stored, rtol=1e-6, atol=0), name
     assert np.array_equal(predict(published, restored.head, texts), predict(random, model.head, texts))
     threshold = json.loads((tmp_path / "sentiment" / "card.json").read_text())["neutral_threshold"]
+    outputs = released_outputs(restored, ServedModel(tmp_path, "sentiment").encoder, texts.packed)
+    assert np.allclose(outputs[0], predict(published, restored.head, texts)[:, 0], rtol=1e-5)
     assert restored.threshold.value.item() == pytest.approx(threshold)
-
-
-def test_states_of_packed_texts_are_those_of_torch(tmp_path):
-    encoder = random_encoder()
-    served = ServedEncoder.load(write_encoder(encoder, VOCABULARY, SETS, tmp_path, {}), Runtime("cpu", 1))
-    texts = [" ".join(TEXTS[:20]), *TEXTS[:9]]  # the first has several chunks
-    packed = TrainingSet.from_texts(WordPieceTokenizer(VOCABULARY), texts, [0.5] * len(texts)).packed
-    rows = np.array([5, 0, 9])
-    batch = packed.batch(rows)
-    x = packed.padded_states(encode_packed(served, packed), rows).float() - ZERO
-    is_token = batch.token_ids != PAD
-    with torch.no_grad():
-        hidden, embedding, _ = encoder.quantized(batch.token_ids)
-    assert len(batch.token_ids) > len(rows)
-    assert torch.equal(x[:, :, 0][is_token], hidden[is_token])
-    assert torch.equal(x[:, :, 1][is_token], embedding[is_token])
 
 
 def test_special_tokens_begin_as_the_mean_of_their_words():

@@ -70,7 +70,9 @@ def test_stage_is_read_from_the_disk_only_if_no_input_changed(tmp_path, changes)
 
     def run(value, seed=0, targets=(1.0,), **fields):
         text = replace(TOKENIZED, **{name: np.array(field) for name, field in fields.items()})
-        texts = TrainingSet(PackedTexts.pack([text]), np.array(targets, np.float32))
+        y = np.array(targets, np.float32)
+        arrays = (y, np.array([True]), np.array([0], np.int8), y, np.full((1, 2), np.nan, np.float32))
+        texts = TrainingSet(PackedTexts.pack([text]), *arrays)
         cache = StageCache(tmp_path, lambda line: None)
         return cache.get_or_run("soft", [random_encoder(seed=seed), texts], lambda path: {"value": value})[
             "value"

@@ -1,6 +1,7 @@
 """The training stages: resuming, learning, and the targets of a text."""
 
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -13,7 +14,16 @@ from model_export import training
 from model_export.data.corpora import Row
 from model_export.data.training_set import TrainingSet, plan_epochs
 from model_export.encoder.attention import AttentionRecord
-from model_export.recipe import Recipe, SourceConfig, make_short_set, select_texts, sum_targets
+from model_export.recipe import (
+    Recipe,
+    SourceConfig,
+    draw_pairs,
+    join_texts,
+    make_short_set,
+    repeat_texts,
+    select_texts,
+    set_targets,
+)
 from model_export.stages import (
     StageConfig,
     StageRun,
@@ -23,9 +33,11 @@ from model_export.stages import (
     fit_head,
     harden,
     mean_state,
-    refit_head,
+    teach,
     tune_jointly,
 )
+from model_export.teacher import TeacherModel
+from model_export.teacher import predict as predict_teacher
 from model_export.training_model import EmbeddingDistillation, NeutralThreshold, TrainingModel
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
@@ -37,7 +49,9 @@ PARTS = (("good", "bad"), ("film", "soup", "plot"), ("film", "soup", ""))
 SENTENCES = [" ".join(words) for words in product(*PARTS)] * 3
 TARGETS = [float(text.startswith("good")) for text in SENTENCES]
 EMBEDDINGS = np.random.default_rng(0).normal(size=(len(SENTENCES), 32)).astype(np.float16)
-TEXTS = TrainingSet.from_texts(TOKENIZER, SENTENCES, TARGETS, TARGETS, EMBEDDINGS)
+TEXTS = replace(
+    TrainingSet.from_texts(TOKENIZER, SENTENCES, TARGETS, has_neutral=True), embeddings=EMBEDDINGS
+)
 CONFIG = StageConfig(epochs=1.5, tokens_per_batch=12, warm_up=2)
 
 
@@ -102,16 +116,23 @@ def test_tune_jointly_learns_the_training_set_in_whole_numbers(tmp_path):
     assert ((logits > 0) == (TEXTS.targets > 0.5)).mean() > 0.95
 
 
-def test_refit_head_changes_neither_the_encoder_nor_the_reach_of_words(tmp_path):
-    model, untrained = new_model(), new_model()
-    states = np.random.default_rng(0).integers(0, 255, (TEXTS.packed.sizes.sum(), 2, 32), np.uint8)
-    refit_head(new_run(model), tmp_path / "x", states)
-    changed = {
-        name.rpartition(".")[0]
-        for name, weight in model.state_dict().items()
-        if not torch.equal(weight, untrained.state_dict()[name])
-    }
-    assert changed == {"head", "head.projection", "threshold"}
+def test_teacher_learns_the_training_set(tmp_path):
+    torch.manual_seed(0)
+    teacher = TeacherModel(deepcopy(calibrated_encoder()))
+    config = StageConfig(epochs=30, tokens_per_batch=60, lr=3e-3, head_lr=1e-2, warm_up=2)
+    noise = np.full(len(TEXTS), 0.05, np.float32)
+    teach(teacher, TEXTS, noise, config, 0, lambda line: None, tmp_path / "x")
+    predicted = predict_teacher(teacher, TEXTS.packed).argmax(1) / 2
+    assert predicted.tolist() == TARGETS
+
+
+def test_hidden_states_are_compared_with_those_before_the_next_layer_of_the_teacher():
+    teacher = TeacherModel(random_encoder(replace(RELATIVE, layers=3)))
+    run = replace(new_run(new_model()), teacher=teacher, layers=(0, 2))
+    x = TEXTS.packed.padded(np.arange(4))
+    states = teacher.encoder.soft(x)
+    assert run.hidden_distance([states[1], states[2]], x).item() == pytest.approx(0, abs=1e-9)
+    assert run.hidden_distance([states[0], states[2]], x).item() > 0.01
 
 
 @pytest.mark.parametrize("epochs", [0.4, 1.0, 2.5])
@@ -174,40 +195,35 @@ def test_balanced_source_has_as_many_positive_as_negative_texts():
     assert sorted(row.target for row in selected) == 6 * [0.0] + 6 * [1.0]
 
 
-def test_target_is_the_sum_of_both_teachers():
-    rows = [Row("a", 1.0), Row("b", None)]
-    targets = sum_targets(
-        rows, np.array([0.05, -0.1]), np.array([0.4, 0.4]), SourceConfig((), label_weight=0.5)
+def test_target_mixes_label_and_teacher():
+    """A neutral logit counts for both sides only where texts may be neutral."""
+    recipe = Recipe(
+        sources={
+            "two": SourceConfig(("films",), label_weight=0.25),
+            "three": SourceConfig(("films",), has_neutral=True, label_weight=0.5),
+        }
     )
-    logit = np.log(np.array([0.7, 0.4]) / np.array([0.3, 0.6])) + 20 * np.array([0.05, -0.1])
-    assert targets == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
-    without_teacher = sum_targets(rows, np.array([0.0, 1.0]), None, SourceConfig((), teacher=False))
-    assert without_teacher.tolist() == pytest.approx([0.5, 0.97])
+    rows = {"two": [Row("good", 1.0)], "three": [Row("bad", 0.0), Row("soup", None)]}
+    texts = make_short_set(rows, TOKENIZER, recipe)
+    logits = np.log(np.array([[0.1, 0.6, 0.3], [0.2, 0.2, 0.6], [0.05, 0.9, 0.05]], np.float32))
+    labelled = set_targets(texts, logits, recipe)
+    assert labelled.targets.tolist() == pytest.approx([0.75 * 0.75 + 0.25, 0.5 * 0.7, 0.5])
+    assert labelled.labels.tolist() == pytest.approx([np.nan, 0.0, 0.5], nan_ok=True)
 
 
-def test_short_texts_have_targets_labels_and_embeddings():
-    selected = select_texts(SETS, RECIPE)
-    teacher = 0.6
-    embeddings = np.arange(5, dtype=np.float16)[:, None]
-    texts = make_short_set(
-        selected, SETS, np.full(5, teacher), embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE
-    )
-    assert texts.targets.tolist() == pytest.approx(8 * [0.75 * teacher + 0.25] + [teacher])
-    assert texts.three_labels.tolist()[:8] == 8 * [1.0]
-    assert np.isnan(texts.three_labels[8])
-    assert texts.embeddings[:, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
+def test_joined_texts_have_the_words_and_the_targets_of_their_parts():
+    first, second = draw_pairs(TEXTS, 5, 0)
+    joined = join_texts(TEXTS, first, second)
+    for i, pair in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        whole = TrainingSet.from_texts(TOKENIZER, [" ".join(SENTENCES[k] for k in pair)], [0.0]).packed
+        part = joined.packed.take(np.array([i]))
+        for name in ("token_ids", "word_index", "chunk_offsets", "text_offsets", "word_offsets"):
+            assert np.array_equal(getattr(part, name), getattr(whole, name)), name
+        sizes = [len(SENTENCES[k].split()) for k in pair]
+        assert part.parts.tolist() == [0] * sizes[0] + [1] * sizes[1]
+        assert joined.part_targets[i].tolist() == [TARGETS[k] for k in pair]
 
 
-def test_texts_without_a_teacher_have_mean_score_zero_and_neutral_labels():
-    recipe = Recipe(sources={"everyday": SourceConfig(("wordnet",), teacher=False, zero_shot_weight=10.0)})
-    rows = [Row(text, None, "train") for text in ("good film", "bad film", "soup")]
-    scores = np.array([0.2, -0.3, -0.2], np.float32)  # their mean is -.1
-    embeddings = np.zeros((3, 1), np.float16)
-    texts = make_short_set(
-        {"everyday": rows}, {"tweets": [], "electronics": []}, np.zeros(3, np.float32), embeddings,
-        scores, TOKENIZER, recipe,
-    )  # fmt: skip
-    assert texts.targets.tolist() == pytest.approx((1 / (1 + np.exp([-3.0, 2.0, 1.0]))).tolist())
-    assert texts.three_labels.tolist() == pytest.approx(
-        [np.nan, np.nan, 0.5], nan_ok=True
-    )  # near zero: neutral
+def test_texts_are_repeated_by_their_source():
+    texts = replace(TEXTS.take(np.arange(3)), source=np.array([0, 1, -1], np.int8))
+    assert repeat_texts(texts, {0: 2, 1: 3}).source.tolist() == [0, 0, 1, 1, 1, -1]

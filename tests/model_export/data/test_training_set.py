@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model_export.data.function_words import function_words
-from model_export.data.training_set import PackedTexts, TrainingSet, words_of
+from model_export.data.training_set import NOT_MARKED, PackedTexts, TrainingSet, mark_words, words_of
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 TOKENS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] good ##ness film the .".split()]
@@ -62,3 +62,20 @@ def test_texts_of_one_chunk():
     texts = TrainingSet.from_texts(TOKENIZER, [*TEXTS, ""], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     assert len(texts) == 5
     assert texts.single_chunk().targets.tolist() == pytest.approx([0.1, 0.2, 0.4])
+
+
+def test_marked_words_have_their_side_in_any_case():
+    text = TOKENIZER.tokenize("The film isn't good, the end is.")
+    words = [text.text[start:end] for start, end in zip(text.starts, text.ends, strict=True)]
+    marks = dict(zip(words, mark_words(text, {1: ("the", "END"), -1: ("isn't",)}).tolist(), strict=True))
+    assert {word for word, side in marks.items() if side == 1} == {"The", "the", "end"}
+    assert marks["isn't"] == -1
+    assert marks["film"] == NOT_MARKED
+    assert mark_words(text, {}).tolist() == [0] * len(words)
+
+
+def test_mean_by_text_is_over_the_tokens_of_all_its_chunks():
+    rows = np.array([0, 2, 3])
+    batch = PACKED.batch(rows)
+    mean = batch.mean_by_text(batch.token_ids[..., None].double())
+    assert mean[:, 0].tolist() == pytest.approx([TOKENIZED[i].token_ids.mean() for i in rows])

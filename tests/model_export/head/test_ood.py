@@ -39,23 +39,6 @@ def test_unknown_languages_are_out_of_distribution(encoder):
     assert (ood.ood_scores(score.weights, encode_texts(encoder, OTHER_LANGUAGES)[0]) > 0).sum() >= 9
 
 
-def test_texts_are_not_flagged_for_being_short(encoder):
-    """Of rows with eight words, new ones cut to four and to two are flagged hardly more often."""
-    rng = np.random.default_rng(0)
-    words = [word for part in (*FOOD, *VERDICTS) for word in part.split()]
-    texts = [" ".join(rng.choice(words, 8)) for _ in range(160)]
-    states, _ = encode_texts(encoder, texts[:80])
-    others = [encode_texts(encoder, texts)[0] for texts in (ood.english_sentences()[:100], OTHER_LANGUAGES)]
-    folds = [np.arange(80)[i::5] for i in range(5)]
-    cut = {n: encode_texts(encoder, [" ".join(text.split()[:n]) for text in texts])[0] for n in (4, 2)}
-    measured = [(np.arange(80), cut[4].take(np.arange(80)))]
-    score = ood.calibrate(states, others, folds, np.full(80, np.nan), cut=measured)
-    assert score.cut[0] <= 0.08
-    for n, share in ((4, 0.1), (2, 0.2)):
-        assert (ood.ood_scores(score.weights, cut[n].take(np.arange(80, 160))) > 0).mean() <= share
-    assert (ood.ood_scores(score.weights, encode_texts(encoder, OTHER_LANGUAGES)[0]) > 0).mean() >= 0.9
-
-
 def test_two_thresholds_together_flag_at_most_a_twentieth():
     held_out = np.random.default_rng(0).normal(size=(1000, 2)) * (1, 50)
     above = held_out > ood.conformal_thresholds(held_out, 0.05)

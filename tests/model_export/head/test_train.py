@@ -109,9 +109,7 @@ def test_versions_of_a_head_are_kept(folder, capsys, readout_only):
     assert main(["verify", str(folder / "models" / "random-encoder"), "--file", str(file)]) == 2
     assert "kind encoder; verify needs a head" in capsys.readouterr().err
     assert train(folder, write_rows(folder / "two.csv", {"bad": "superb", "good": "awful"}), "mine") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert sum(" of them cut to half their words, " in line for line in lines) == 1
-    folds = [line for line in lines if line.startswith("fold ")]
+    folds = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fold ")]
     assert [line.partition(":")[0] for line in folds] == [f"fold {i} of 5" for i in range(1, 6)]
     texts = ["the film was awful and slow", "a superb film of my time"]
     with local(folder) as hardmax:
