@@ -19,6 +19,7 @@ from hardmax.models.document import parse_document, with_plain_signature
 from hardmax.models.texts import Classification, OffsetUnit, Usage, number_of
 from hardmax.shap_export import explain_as_shap
 
+EMPTY = "empty"  # the abstain_reason of a text that is blank or missing
 EMPTY_ANSWER: dict[str, Any] = {
     "label": "", "score": float("nan"), "probs": {}, "logit": float("nan"), "bias": float("nan"),
     "n_words": 0, "truncated": False,
@@ -63,6 +64,12 @@ class Answer(Classification):
         """Return the answer to a text that was refused."""
         return cls(index=index, text=text if isinstance(text, str) else "", error=error, **EMPTY_ANSWER)
 
+    @classmethod
+    def of_empty(cls, text: Any, index: int) -> Answer:
+        """Return the answer to a blank text or a missing value, which is not sent."""
+        fields = EMPTY_ANSWER | {"score": 0.0, "logit": 0.0, "bias": 0.0, "abstain_reason": EMPTY}
+        return cls(index=index, text=text if isinstance(text, str) else "", **fields)
+
     @cached_property
     def document(self) -> dict[str, Any]:
         """The complete document as received, with fields of later versions."""
@@ -75,6 +82,8 @@ class Answer(Classification):
         """The label with its probability and, if the model abstains, the reason; or the error."""
         if self.error:
             return f"no answer: {self.row['hardmax_error']}"
+        if self.abstain_reason == EMPTY:
+            return "no label (abstains: empty)"
         labels = self._applicable_labels
         verdict = "none of its labels" if labels is None else f"{labels} {self.score:.1%}"
         return f"{verdict} (abstains: {self.abstain_reason})" if self.abstain_reason else verdict
@@ -82,6 +91,8 @@ class Answer(Classification):
     @property
     def _applicable_labels(self) -> str | None:
         """The label, or all labels of a multi-label model that apply; None if none does."""
+        if self.abstain_reason == EMPTY:
+            return None
         first = next(iter(self.answers.values()), self)  # the answer of one model
         if "labels" in first.model_fields_set and not first.labels:
             return None
@@ -98,8 +109,9 @@ class Answer(Classification):
     def row(self) -> dict[str, Any]:
         """The answer as columns of a table.
 
-        A model that abstains has a label, a score and an `abstain_reason`. Label and score are empty if no
-        label of a multi-label model applies. Leaders have their contributions; small ones are left out.
+        A model that abstains has a label, a score and an `abstain_reason`. Label and score are empty if the
+        text is, or if no label of a multi-label model applies. Leaders have their contributions; small ones
+        are left out.
         """
         if self.error:
             message = self.error.message.removeprefix(f"{self.error.param}: ")
@@ -211,6 +223,14 @@ class Answers(list[Answer]):
         self.model = ", ".join(map(str, model)) if isinstance(model, list) else str(model)
         for text, entry in zip(texts, data, strict=True):
             self.append(Answer.of(entry, text, len(self), self.model, self._offset_unit))
+
+    def insert_empty(self, texts: Sequence[Any], answered: Sequence[int]) -> None:
+        """Insert an answer to each blank text; `answered` has the places of the others among all texts."""
+        for answer, place in zip(self, answered, strict=True):
+            if answer.error:
+                answer.error.shift_index(place - answer.index)
+        moved = {i: answer.model_copy(update={"index": i}) for i, answer in zip(answered, self, strict=True)}
+        self[:] = [moved.get(i) or Answer.of_empty(text, i) for i, text in enumerate(texts)]
 
     def to_frame(self, *, text: bool | None = None) -> Any:
         """Return a pandas DataFrame with a row for each text; `add_to` adds its columns to your own table.

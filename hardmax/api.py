@@ -101,7 +101,8 @@ class AsyncApi(ABC):
     ) -> Answer | Answers:
         """Classify one text, or many, with the exact reason for each label.
 
-        Many texts may be a list, a column of a table or a generator. They are sent in batches.
+        Many texts may be a list, a column of a table or a generator. They are sent in batches. A blank text
+        or a missing value is not sent: its answer has no label, and the `abstain_reason` "empty".
 
         Args:
             texts: One text, or an iterable of texts.

@@ -76,13 +76,22 @@ async def classify(
     if isinstance(texts, str):
         return await _classify_one(send, texts, body, keep)
     texts_list = _as_list(texts)
+    answered = [i for i, text in enumerate(texts_list) if not is_blank(text)]
     if options["flip"] or options["sufficient"]:
         batch_size = min(batch_size, SEARCHED_TEXTS_PER_REQUEST)
     answers = Answers(offset_unit=options["offset_unit"], series=texts if hasattr(texts, "iloc") else None)
     with Progress(enabled=progress) as progress_line:
-        for batch in _batches(texts_list, batch_size):
-            await _classify_batch(send, batch, answers, body, keep)
-            progress_line.count(len(answers), len(texts_list), "texts")
+        try:
+            for batch in _batches([texts_list[i] for i in answered], batch_size):
+                await _classify_batch(send, batch, answers, body, keep)
+                progress_line.count(len(answers), len(texts_list), "texts")
+        except InputError as error:
+            index = error.index if str(error.param).startswith("input[") else None
+            if index is not None and index < len(answered):
+                error.shift_index(answered[index] - index)
+            raise
+    if len(answered) < len(texts_list):
+        answers.insert_empty(texts_list, answered)
     return answers
 
 
@@ -97,6 +106,8 @@ def _classify_body(options: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _classify_one(send: Send, text: str, body: dict[str, Any], keep: bool) -> Answer:
+    if is_blank(text):
+        return Answer.of_empty(text, 0)
     answers = Answers(offset_unit=body.get("offset_unit", "codepoints"))
     try:
         _check_text(text, "input")
@@ -143,14 +154,17 @@ def _failed_text_index(error: InputError, count: int) -> int | None:
     return 0 if count == 1 and (error.param == "input" or body_too_large) else None
 
 
+def is_blank(text: Any) -> bool:
+    """Return whether a value is a text without a letter or mark, or a missing value of a table."""
+    if isinstance(text, str):
+        return not text.strip()
+    return text is None or (isinstance(text, float) and text != text) or type(text).__name__ in MISSING_TYPES
+
+
 def _check_text(text: Any, param: str) -> None:
     """Refuse a value that is not a text, which is common in tables, before it is sent."""
-    if text is None or (isinstance(text, float) and text != text) or type(text).__name__ in MISSING_TYPES:
-        raise InvalidInput("there is no text", param=param)
     if not isinstance(text, str):
         raise InvalidInput(f"this should be a string, not {type(text).__name__}", param=param)
-    if not text.strip():
-        raise InvalidInput("the text is empty", param=param)
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -108,9 +108,33 @@ def test_client_sends_few_texts_in_a_request_where_each_is_searched() -> None:
 
 def test_client_error_has_the_index_of_the_refused_text() -> None:
     with client() as hardmax, pytest.raises(InvalidInput) as error:
-        hardmax.classify(["good"] * 300 + [""] + ["bad"])
+        hardmax.classify(["", *["good"] * 299, b"", "bad"])
     assert (error.value.index, error.value.param) == (300, "input[300]")
-    assert str(error.value) == error.value.message == "input[300]: the text is empty"
+    message = "input[300]: this should be a string, not bytes"
+    assert str(error.value) == error.value.message == message
+
+
+@pytest.mark.parametrize("kind", [list, pandas.Series, pyarrow.array])
+def test_client_answers_blank_texts_as_empty_without_sending_them(kind: Any) -> None:
+    """Their neighbours have their own answers and errors, at their own places."""
+    server = Server()
+    texts = ["", "a", " \n", None, "bb", None, "ccc"]
+    with client(server) as hardmax:
+        answers = hardmax.classify(kind(texts), batch_size=2)
+        assert hardmax.classify([None, ""]).abstained == 2
+        assert hardmax.classify("").abstain_reason == "empty"
+        kept = hardmax.classify(["", 7, None, "a"], errors="keep")
+    assert [answer.index for answer in answers] == list(range(7))
+    reasons = [answer.abstain_reason for answer in answers]
+    assert reasons == ["empty", None, "empty", "empty", None, "empty", None]
+    assert [answer.logit for answer in answers if answer.label] == [1.0, 2.0, 3.0]
+    assert [body["input"] for body in server.bodies] == [["a", "bb"], ["ccc"], ["a"]]
+    assert (answers[0].row["label"], answers[0].row["score"]) == (None, None)
+    assert (answers[0].verdict, answers.abstained) == ("no label (abstains: empty)", 4)
+    assert json.loads(json.dumps(answers[0].document, allow_nan=False))["abstain_reason"] == "empty"
+    assert [(answer.index, str(answer.error and answer.error.param)) for answer in kept] == [
+        (0, "None"), (1, "input[1]"), (2, "None"), (3, "None"),
+    ]  # fmt: skip
 
 
 METHODS = ("classify", "dynamics", "classify_sequences", "control", "models", "info", "stream_dynamics")
@@ -352,13 +376,10 @@ def test_client_accepts_a_column_and_refuses_a_table() -> None:
     frame = pandas.DataFrame({"review": ["good", None, "fine"]}, index=[7, 8, 9])
     with client() as hardmax:
         answers = hardmax.classify(frame["review"], errors="keep")
-        verdicts = ["positive 90.0%", "no answer: there is no text", "positive 90.0%"]
+        verdicts = ["positive 90.0%", "no label (abstains: empty)", "positive 90.0%"]
         assert [answer.verdict for answer in answers] == verdicts
         with pytest.raises(InvalidInput, match="not DataFrame; of a table give one column"):
             hardmax.classify(frame)
-        with pytest.raises(InvalidInput, match=r"input\[1\]: there is no text") as error:
-            hardmax.classify(frame["review"])
-    assert error.value.index == 1
 
 
 @pytest.mark.parametrize(
@@ -366,13 +387,10 @@ def test_client_accepts_a_column_and_refuses_a_table() -> None:
     [
         (["a", 7], "input[1]: this should be a string, not int"),
         (["a", "b", b"c"], "input[2]: this should be a string, not bytes"),
-        (["a", " "], "input[1]: the text is empty"),
-        (["half \ud83d"], "input[0]: the text contains half a character: a lone surrogate"),
-        (pandas.Series(["a", None], dtype="string"), "input[1]: there is no text"),
+        (["a", "", None, "half \ud83d"], "input[3]: the text contains half a character: a lone surrogate"),
         (None, "expected a text or many, not NoneType; of a table give one column"),
         (7, "expected a text or many, not int; of a table give one column"),
         (b"a", "expected a text or many, not bytes; of a table give one column"),
-        ("", "the text is empty"),
     ],
 )
 def test_client_refuses_other_types_than_texts_by_their_place(texts: Any, message: str) -> None:
@@ -457,7 +475,7 @@ def test_client_keeps_the_other_answers_if_a_text_is_refused() -> None:
         param = f"input[{texts.index('bad')}]" if isinstance(texts, list) else "input"
         return error_response(413, "too_large", "the text has too many words", param=param)
 
-    texts: list[Any] = ["a"] * 300 + [""] + ["bb"] * 10 + ["bad"] + ["ccc"] * 300
+    texts: list[Any] = ["a"] * 300 + ["half \ud83d"] + ["bb"] * 10 + ["bad"] + ["ccc"] * 300
     with client(strict) as hardmax:
         answers = hardmax.classify(texts, errors="keep")
         assert hardmax.classify("bad", errors="keep").verdict == "no answer: the text has too many words"
@@ -472,9 +490,10 @@ def test_client_keeps_the_other_answers_if_a_text_is_refused() -> None:
 def test_client_keeps_an_answer_for_each_of_many_refused_texts() -> None:
     server = Server()
     with client(server) as hardmax:
-        answers = hardmax.classify([None] * 1023 + ["a"], errors="keep", batch_size=1024)
+        answers = hardmax.classify([7] * 1023 + ["a"], errors="keep", batch_size=1024)
     assert [answer.index for answer in answers] == list(range(1024))
-    assert [answer.verdict for answer in answers[-2:]] == ["no answer: there is no text", "positive 90.0%"]
+    verdicts = ["no answer: this should be a string, not int", "positive 90.0%"]
+    assert [answer.verdict for answer in answers[-2:]] == verdicts
     assert [body["input"] for body in server.bodies] == [["a"]]
 
 
@@ -698,12 +717,12 @@ def test_frame_has_label_score_and_probabilities_where_the_model_abstains() -> N
     probs = {"negative": 0.45, "positive": 0.55}
     abstaining = {**ENTRY, "score": 0.55, "probs": probs, "abstain_reason": "low_confidence"}
     with client(Server(respond(ENTRY, abstaining), respond(ENTRY))) as hardmax:
-        answers = hardmax.classify(["a", "b", "", "c"], errors="keep")
+        answers = hardmax.classify(["a", "b", 7, "c"], errors="keep")
     frame = answers.to_frame()
     assert frame.columns.tolist() == ["text", *RESULT_COLUMNS, "p(negative)", "p(positive)"]
     assert frame.loc[1, ["label", "score", "abstain_reason"]].tolist() == ["positive", 0.55, "low_confidence"]
     assert frame["p(positive)"].tolist()[:2] == [0.9, 0.55]
-    assert frame["hardmax_error"].tolist()[2] == "the text is empty"
+    assert frame["hardmax_error"].tolist()[2] == "this should be a string, not int"
     assert frame.loc[2, ["label", "score", "p(positive)"]].isna().all()
     assert (answers.abstained, answers[1].verdict) == (1, "positive 55.0% (abstains: low_confidence)")
     assert repr(answers) == "<4 answers by m: 3 positive, 1 no answer (1 abstained)>"

@@ -83,3 +83,29 @@ def test_classifier_has_the_labels_of_the_model_that_was_set_last() -> None:
         assert classifier.classes_.tolist() == ["anticipation"]
         assert classifier.predict(["a"]).tolist() == ["anticipation"]
         assert classifier.predict_proba(["a"]).tolist() == [[1.0]]
+
+
+def abstaining(request: httpx.Request) -> httpx.Response:
+    """Abstain on texts with a question mark."""
+    probs = {"positive": 0.6, "negative": 0.4}
+    data = [
+        {**ENTRY, "index": i, "label": "positive", "score": 0.6, "probs": probs,
+         "abstain_reason": "low_confidence" if "?" in text else None}
+        for i, text in enumerate(json.loads(request.content)["input"])
+    ]  # fmt: skip
+    return httpx.Response(200, json={"id": "r", "model": "m", "data": data})
+
+
+def test_classifier_predicts_what_it_is_told_where_the_model_abstains() -> None:
+    texts = pandas.Series(["good", "good?", "", None])
+    with Client("http://test", transport=httpx.MockTransport(abstaining)) as client:
+        labels = HardmaxClassifier(client=client)
+        neutral = HardmaxClassifier(client=client, abstain="neutral")
+        assert labels.predict(texts).tolist() == ["positive", "positive", "neutral", "neutral"]
+        assert neutral.predict(texts).tolist() == ["positive", "neutral", "neutral", "neutral"]
+        assert neutral.abstentions_ == {"low_confidence": 1, "empty": 2}
+        assert labels.predict_proba(texts).tolist() == [[0.4, 0.6]] * 2 + [[0.5, 0.5]] * 2
+        with pytest.raises(InvalidInput, match="the model abstains on text 1: low_confidence"):
+            clone(labels).set_params(abstain="raise").predict(texts)
+        with pytest.raises(InvalidInput, match="abstain is one of label, neutral, raise"):
+            HardmaxClassifier(client=client, abstain="never").predict(texts)  # type: ignore[arg-type]

@@ -50,7 +50,7 @@ def test_file_is_written_with_all_rows_and_their_answers(
     assert printed.out == ""
     assert printed.err.splitlines() == [
         "hardmax: in.csv: the texts are in column 'review'",
-        "hardmax: out.csv: 3 rows, 1 without an answer (see hardmax_error)",
+        "hardmax: out.csv: 3 rows, 1 abstained (see abstain_reason)",
     ]
     with open(folder / "out.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -62,7 +62,7 @@ def test_file_is_written_with_all_rows_and_their_answers(
     local = Local(models_dir=heads, pretrained_models=False, default_model="one")
     first, last = (answer.label for answer in local.classify(["superb, good film", "awful film"]))
     assert [row["label"] for row in rows] == [first, "", last]
-    assert [row["hardmax_error"] for row in rows] == ["", "the text is empty", ""]
+    assert [row["abstain_reason"] for row in rows] == ["", "empty", ""]
 
 
 def test_shell_pipe_json_has_one_entry_per_line(folder: Path, heads: Path) -> None:
@@ -70,7 +70,7 @@ def test_shell_pipe_json_has_one_entry_per_line(folder: Path, heads: Path) -> No
     answer = json.loads(process.stdout)
     assert answer["model"] == "one"
     assert [entry["index"] for entry in answer["data"]] == [0, 1, 2]
-    assert answer["data"][1] == {"index": 1, "error": {"message": "the text is empty"}}
+    assert (answer["data"][1]["label"], answer["data"][1]["abstain_reason"]) == ("", "empty")
 
 
 def test_shell_text_is_cut_on_a_terminal_alone(heads: Path, hardmax: Run) -> None:
