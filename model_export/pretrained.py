@@ -21,7 +21,7 @@ from model_export.data.corpora import Rows
 from model_export.data.everyday import read_everyday
 from model_export.data.training_set import TrainingSet
 from model_export.encoder.model import Encoder
-from model_export.encoder.mpnet import Teacher
+from model_export.encoder.mpnet import MPNet
 from model_export.encoder.published import FIRST_WORDPIECE, from_mpnet, take_layers
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.served import ServedModel
@@ -114,7 +114,7 @@ def make_teacher(teacher: Path, vocabulary: Vocabulary, sets: Mapping[str, Rows]
     """Return the published layers on our vocabulary."""
     texts = [row.text for row in sets["yelp"] if row.split == "train"][:SINK_TEXTS]
     row_of = {token: i + FIRST_WORDPIECE for i, token in enumerate(_published_tokens(teacher))}
-    encoder = from_mpnet(Teacher(teacher).eval(), [row_of[token] for token in vocabulary.tokens], texts)
+    encoder = from_mpnet(MPNet(teacher).eval(), [row_of[token] for token in vocabulary.tokens], texts)
     set_special_tokens(encoder, vocabulary)
     return TeacherModel(encoder)
 

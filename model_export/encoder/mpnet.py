@@ -1,7 +1,6 @@
-"""The teacher: all-mpnet-base-v2 (Apache 2.0), a large pretrained encoder, in plain torch.
+"""all-mpnet-base-v2 as its authors published it (Apache 2.0), in plain torch: what our encoders are made of.
 
-It labels the unlabelled sentences of the training set; nothing of it is exported. Its folder is as published:
-config.json, model.safetensors, tokenizer.json.
+Its folder is as published: config.json, model.safetensors, tokenizer.json.
 
 Shapes: B texts, N tokens, H heads, W width.
 """
@@ -22,10 +21,8 @@ from model_export.attention.position_buckets import position_buckets
 from service.errors import NotFound
 
 TokenIds = NDArray[np.int32]
-TEACHER_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
 PADDING = 1
-MAX_TEACHER_TOKENS = 64  # of a text; longer ones lose their middle
-NEGATIVE_INDEX, NEUTRAL_INDEX, POSITIVE_INDEX = range(3)
 BUCKETS = 32  # of relative positions
 
 
@@ -49,14 +46,14 @@ class Layer(nn.Module):
         return x
 
 
-class Teacher(nn.Module):
-    """MPNet with mean pooling and a head of three logits."""
+class MPNet(nn.Module):
+    """The published encoder; `published.from_mpnet` runs and copies its parts."""
 
     layers: list[Layer]
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        if missing := [name for name in TEACHER_FILES if not (folder / name).exists()]:
+        if missing := [name for name in FILES if not (folder / name).exists()]:
             raise NotFound(f"{folder}: the teacher needs {', '.join(missing)}", param="teacher")
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -70,37 +67,11 @@ class Teacher(nn.Module):
         self.layers = nn.ModuleList(  # type: ignore[assignment]
             Layer(width, heads, config["intermediate_size"], eps) for _ in range(config["num_hidden_layers"])
         )
-        self.head = nn.Linear(width, 3)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
         self.load_state_dict(_rename_weights(load_file(folder / "model.safetensors")), strict=False)
-        for table in (self.words, self.positions, self.distance):
-            table.requires_grad_(False)
 
-    def tokenize(self, texts: Sequence[str], max_tokens: int = MAX_TEACHER_TOKENS) -> list[TokenIds]:
-        """Return the token ids of each text; of a long text, those of its two ends."""
-        ids = [np.array(encoding.ids, np.int32) for encoding in self.tokenizer.encode_batch(list(texts))]
-        half = max_tokens // 2
-        return [
-            row if len(row) <= max_tokens else np.concatenate([row[:half], row[half - max_tokens :]])
-            for row in ids
-        ]
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits [B, 3] of token ids [B, N]: negative, neutral, positive."""
-        logits: Tensor = self.head(self.embed(x))
-        return logits
-
-    def embed(self, x: Tensor) -> Tensor:
-        """Return the mean hidden state [B, W] of token ids [B, N]."""
-        is_token = x != PADDING
-        mask = torch.zeros(x.shape, device=x.device).masked_fill(~is_token, -1e4)[:, None, None]
-        position_bias = mask + self.position_bias(x.shape[1])
-        y = self.norm(self.words(x) + self.positions(is_token.cumsum(1) * is_token + PADDING))
-        for layer in self.layers:
-            y = layer(y, position_bias)
-        mean: Tensor = (y * is_token[..., None]).sum(1) / is_token.sum(1, keepdim=True)
-        return mean
+    def tokenize(self, texts: Sequence[str]) -> list[TokenIds]:
+        """Return the token ids of each text."""
+        return [np.array(encoding.ids, np.int32) for encoding in self.tokenizer.encode_batch(list(texts))]
 
     def position_bias(self, n: int) -> Tensor:
         """Return what each head adds to the scores for the distance i - j, [H, N, N]."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from model_export.encoder.layer import EncoderConfig, Layer
 from model_export.encoder.model import Encoder
-from model_export.encoder.mpnet import BUCKETS, PADDING, Teacher
+from model_export.encoder.mpnet import BUCKETS, PADDING, MPNet
 from service.text.tokenizer import CHUNK_TOKENS
 
 FIRST_POSITION = 3  # of mpnet: 0 is unused, 1 padding, 2 that of <s>
@@ -26,23 +26,23 @@ MPNET = EncoderConfig(
 
 
 @torch.no_grad()
-def from_mpnet(teacher: Teacher, rows: Sequence[int], texts: Sequence[str]) -> Encoder:
+def from_mpnet(mpnet: MPNet, rows: Sequence[int], texts: Sequence[str]) -> Encoder:
     """Return an encoder made of all layers of mpnet.
 
     Args:
-        teacher: all-mpnet-base-v2 as published.
-        rows: the row of the teacher's embedding table for each token of our vocabulary.
+        mpnet: all-mpnet-base-v2 as published.
+        rows: the row of its embedding table for each token of our vocabulary.
         texts: texts on which the states of <s> and </s> are averaged, for the null keys.
     """
-    config = replace(MPNET, vocabulary=len(rows), layers=len(teacher.layers))
+    config = replace(MPNET, vocabulary=len(rows), layers=len(mpnet.layers))
     encoder = Encoder(config)
-    encoder.words.weight.copy_(teacher.words.weight[list(rows)])
-    encoder.positions.weight.copy_(teacher.positions.weight[FIRST_POSITION : FIRST_POSITION + CHUNK_TOKENS])
-    encoder.norm.gain.copy_(teacher.norm.weight)
-    encoder.norm.shift.copy_(teacher.norm.bias)
-    sinks = _sink_states(teacher, texts)
+    encoder.words.weight.copy_(mpnet.words.weight[list(rows)])
+    encoder.positions.weight.copy_(mpnet.positions.weight[FIRST_POSITION : FIRST_POSITION + CHUNK_TOKENS])
+    encoder.norm.gain.copy_(mpnet.norm.weight)
+    encoder.norm.shift.copy_(mpnet.norm.bias)
+    sinks = _sink_states(mpnet, texts)
     for i, layer in enumerate(encoder.layers):
-        _copy_layer(layer, teacher, i, sinks[i])
+        _copy_layer(layer, mpnet, i, sinks[i])
     return encoder
 
 
@@ -62,18 +62,18 @@ def take_layers(encoder: Encoder, layers: Sequence[int]) -> Encoder:
     return taken
 
 
-def _sink_states(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:
+def _sink_states(mpnet: MPNet, texts: Sequence[str]) -> list[Tensor]:
     """Return the mean state, at each layer, of that of <s> and </s> which gets more attention."""
-    ids = teacher.tokenize(texts)
+    ids = mpnet.tokenize(texts)
     x = torch.full((len(ids), max(map(len, ids))), PADDING)
     for row, tokens in zip(x, ids, strict=True):
         row[: len(tokens)] = torch.from_numpy(tokens.astype("int64"))
     is_token = x != PADDING
     mask = torch.zeros(x.shape).masked_fill(~is_token, -1e4)[:, None, None]
-    position_bias = mask + teacher.position_bias(x.shape[1])
-    state = teacher.norm(teacher.words(x) + teacher.positions(is_token.cumsum(1) * is_token + PADDING))
+    position_bias = mask + mpnet.position_bias(x.shape[1])
+    state = mpnet.norm(mpnet.words(x) + mpnet.positions(is_token.cumsum(1) * is_token + PADDING))
     sinks = []
-    for layer in teacher.layers:
+    for layer in mpnet.layers:
         B, N, W = state.shape
         q, k, _ = layer.qkv(state).view(B, N, 3, layer.heads, -1).permute(2, 0, 3, 1, 4)
         probs = torch.softmax(q @ k.transpose(-1, -2) / (W // layer.heads) ** 0.5 + position_bias, -1)
@@ -84,13 +84,13 @@ def _sink_states(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:
     return sinks
 
 
-def _copy_layer(layer: Layer, teacher: Teacher, i: int, sink: Tensor) -> None:
-    """Copy the weights of layer i of the teacher, with the null key from the state `sink`.
+def _copy_layer(layer: Layer, mpnet: MPNet, i: int, sink: Tensor) -> None:
+    """Copy the weights of layer i of mpnet, with the null key from the state `sink`.
 
     subtle: attention weights add up to one. So the null key's value can be subtracted from all values and
     added to the output's bias, which leaves the null key with the value zero.
     """
-    published = teacher.layers[i]
+    published = mpnet.layers[i]
     parts = zip(
         (layer.query, layer.key, layer.value),
         published.qkv.weight.chunk(3), published.qkv.bias.chunk(3), strict=True,
@@ -108,4 +108,4 @@ def _copy_layer(layer: Layer, teacher: Teacher, i: int, sink: Tensor) -> None:
     for norm, source in ((layer.norm1, published.norm1), (layer.norm2, published.norm2)):
         norm.gain.copy_(source.weight)
         norm.shift.copy_(source.bias)
-    layer.position_bias.copy_(teacher.distance.weight)
+    layer.position_bias.copy_(mpnet.distance.weight)
