@@ -4,8 +4,10 @@ import { Api } from "./shared/api.js";
 import { Cloud } from "./cloud/cloud.js";
 import { clearColourCache } from "./shared/colour.js";
 import { announce, byId, copyText, readStorage } from "./shared/element.js";
-import { VIEWS, flushFragment, parseFragment, updateFragment } from "./shared/fragment.js";
+import { VIEWS, formatFragment, parseFragment, updateFragment } from "./shared/fragment.js";
+import { Messages } from "./messages/messages.js";
 import { Model } from "./model/model.js";
+import { ModelChoice } from "./shared/model_choice.js";
 import { Review } from "./review/review.js";
 
 const THEME_STORAGE = "hardmax-theme";
@@ -13,8 +15,13 @@ const THEME_STORAGE = "hardmax-theme";
 const api = new Api(promptForKey);
 const loadCards = memoize(() => api.get("/models").then(({ models }) => models));
 const loadInfo = memoize(() => api.get("/info"));
+const choice = new ModelChoice(loadCards, [byId("review-model"), byId("messages-model")]);
 const views = {
-  review: new Review(api, loadCards, () => updateAddress("review")),
+  review: new Review(api, choice, {
+    split: (text) => views.messages.paste(text),
+    onChange: () => updateAddress("review"),
+  }),
+  messages: new Messages(api, choice, { explain, onChange: () => updateAddress("messages") }),
   cloud: new Cloud(api, loadInfo, () => updateAddress("cloud")),
 };
 views.model = new Model(loadCards, loadInfo, views);
@@ -34,7 +41,15 @@ function memoize(request) {
 /** Writes the state of a view to the URL, unless another view is open or about to open. */
 function updateAddress(view) {
   const isCurrent = view === currentView && view === parseFragment().view;
-  if (isCurrent && openedViews.has(view)) updateFragment(view, views[view].values());
+  if (!isCurrent || !openedViews.has(view)) return;
+  updateFragment(view, views[view].values());
+  byId("share").textContent = `Copy a link ${views[view].link().note ?? "to this view"}`;
+}
+
+/** Shows the explanation of a message in the mode for one text. */
+function explain(text) {
+  location.hash = "#review";
+  views.review.showText(text);
 }
 
 /** Shows the view that the URL names. Without parameters in the URL, an opened view keeps its content. */
@@ -56,6 +71,7 @@ function showCurrentView() {
   if (!openedViews.has(view) || view === "model" || values.size) views[view].open(values);
   openedViews.add(view);
   updateAddress(view);
+  if (changed) views[view].enter?.();
 }
 
 /** Opens the API key dialog. Resolves to the key, or to null if the user cancels. */
@@ -66,11 +82,9 @@ function promptForKey(reason) {
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) =>
-    dialog.addEventListener(
-      "close",
-      () => resolve(dialog.returnValue === "use" ? byId("key-input").value : null),
-      { once: true },
-    ),
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "use" ? byId("key-input").value : null), {
+      once: true,
+    }),
   );
 }
 
@@ -82,6 +96,21 @@ function applyTheme(theme) {
   views.cloud.repaint();
 }
 
+/** Prints with the colours of the light theme, and with the details of the verdict. */
+function preparePrint() {
+  const { dataset } = document.documentElement;
+  const [theme, isOpen] = [dataset.theme, byId("details").open];
+  byId("details").open = true;
+  applyTheme("light");
+  for (const { figure } of [views.review, views.cloud]) figure.paint(); // not in the next frame, as on the screen
+  const restore = () => {
+    byId("details").open = isOpen;
+    delete dataset.theme;
+    applyTheme(theme);
+  };
+  addEventListener("afterprint", restore, { once: true });
+}
+
 function toggleTheme() {
   const systemTheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const currentTheme = document.documentElement.dataset.theme ?? systemTheme;
@@ -91,14 +120,12 @@ function toggleTheme() {
 }
 
 async function copyLink() {
-  flushFragment();
-  const copied = await copyText(location.href);
-  const omitted = views[currentView].omittedFromLink;
-  const note = omitted ? `, ${omitted}` : "";
-  const failure = "Copy failed: copy the address of this page instead";
-  byId("share").textContent = copied ? `Copied${note}` : failure;
-  announce(copied ? `Link copied${note}` : failure);
-  setTimeout(() => (byId("share").textContent = "Copy a link to this view"), 4000);
+  const { values, note } = views[currentView].link();
+  const copied = await copyText(new URL(formatFragment(currentView, values), location.href).href);
+  const outcome = copied ? ["Link copied", note].filter(Boolean).join(" ") : "The browser does not allow copying";
+  byId("share").textContent = outcome;
+  announce(outcome);
+  setTimeout(() => updateAddress(currentView), 4000);
 }
 
 byId("theme").addEventListener("click", toggleTheme);
@@ -109,6 +136,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme(null));
 addEventListener("hashchange", showCurrentView);
+addEventListener("beforeprint", preparePrint);
 document.fonts.ready.then(() => {
   views.review.editor.resize();
   views.review.repaint();

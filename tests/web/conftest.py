@@ -117,11 +117,11 @@ def open_page(browser_context: Callable[..., BrowserContext], server: str) -> It
 
 @pytest.fixture
 def open_review(open_page: OpenPage) -> OpenPage:
-    """Open the review view with `text` and wait for its result; `response` replaces the service's."""
+    """Open the mode for one text and its details, and wait; `response` replaces the service's."""
 
     def open_review(text: str = "", response: Response | None = None, **options: object) -> Page:
         before = (lambda page: mock_classify(page, response)) if response else None
-        path = f"#review?text={text}" if text else "#review"
+        path = f"#review?details=1&text={text}" if text else "#review?details=1"
         return wait_until_ready(open_page(path, before=before, **options))
 
     return open_review

@@ -11,7 +11,8 @@ from playwright.sync_api import Locator, Page, Route
 OpenPage = Callable[..., Page]
 RunScript = Callable[..., Any]
 READY_SELECTORS = {
-    "review": "#contributions tr.total", "cloud": "#clusters tr", "model": "#cards article", "docs": ".route",
+    "review": "#contributions tr.total", "messages": "#messages-model option",
+    "cloud": "#clusters tr", "model": "#cards article", "docs": ".route",
 }  # fmt: skip
 POSITIVE_TEXT = "A wonderful film with superb acting. I loved it."
 NEGATIVE_TEXT = "An awful film. The worst acting, a waste of time."
@@ -36,9 +37,9 @@ def expect_accessible_layout(page: Page) -> None:
 
 def wait_until_ready(page: Page) -> Page:
     """Wait for the first content of the view."""
-    view = re.search("review|cloud|model|docs", page.url)
+    view = re.search("review|messages|cloud|model|docs", page.url)
     assert view is not None
-    page.locator(READY_SELECTORS[view[0]]).first.wait_for()
+    page.locator(READY_SELECTORS[view[0]]).first.wait_for(state="attached")
     return page
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 WEB = Path(__file__).parents[2] / "service" / "web"
 WEIGHT_LIMIT_BYTES = 160_000
 FIRST_PAINT_LIMIT_MS = 300
-VIEWS = ["review", "cloud", "model"]
+VIEWS = ["review", "messages", "cloud", "model"]
 
 
 def test_page_weighs_less_than_its_limit() -> None:
@@ -71,7 +71,7 @@ def test_views_are_reached_by_keyboard(open_page: OpenPage) -> None:
     page = open_page()
     page.keyboard.press("Tab")
     expect(page.locator(":focus")).to_have_text("Skip to the content")
-    for _ in range(3):
+    for _ in range(4):
         page.keyboard.press("Tab")
     expect(page.locator(":focus")).to_have_text("Cloud")
     page.keyboard.press("Enter")
@@ -84,7 +84,7 @@ def test_views_are_reached_by_keyboard(open_page: OpenPage) -> None:
     assert page.title() == "Cloud · hardmax"
 
 
-@pytest.mark.parametrize("view", ["review", "cloud", "model"])
+@pytest.mark.parametrize("view", VIEWS)
 def test_opening_a_view_neither_scrolls_nor_focuses(open_page: OpenPage, view: str) -> None:
     """Browsers scroll to the element whose id is the fragment, and focus it."""
     page = wait_until_ready(open_page(f"#{view}"))

@@ -35,7 +35,7 @@ def test_page_prompts_for_the_key_and_reports_a_missing_one(open_page: OpenPage,
         dialog.get_by_label("API key").fill(key)
         dialog.get_by_role("button", name="Use key").click()
         page.wait_for_function("key => sessionStorage.getItem('hardmax-key') === key", arg=key)
-    expect(page.locator("#verdict-score")).to_contain_text("score")
+    expect(page.locator("#verdict-score")).to_contain_text("sure")
     expect(dialog).to_be_hidden()
 
 

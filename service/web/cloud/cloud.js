@@ -357,14 +357,15 @@ export class Cloud {
     this.updateExplanation();
   }
 
-  /** What the link leaves out, as text; null if it is complete. */
-  get omittedFromLink() {
-    return isLinkable(this) ? null : "without the points, which are too many for a link";
-  }
-
-  /** The values of the link. */
+  /** The values of the address. */
   values() {
     return formatLinkValues(this);
+  }
+
+  /** The values of the link to copy, and a note on what it leaves out. */
+  link() {
+    const note = isLinkable(this) ? null : "without the points, which are too many for a link";
+    return { values: this.values(), note };
   }
 
   /** Opens the view with the values of a link. */

@@ -33,6 +33,10 @@ export class Model {
     return {};
   }
 
+  link() {
+    return { values: {}, note: null };
+  }
+
   async open() {
     let cards = [];
     try {

@@ -7,7 +7,7 @@ import { el, formatList, plural, setVariables, signed, star, svg } from "../shar
 
 const MAX_ARCS = 80;
 const MAX_READ_NAMES = 8; // in a tooltip
-export const MIN_FULL_TINT_CONTRIBUTION = 0.05; // the strongest tint stands for at least this contribution
+const MIN_FULL_TINT_CONTRIBUTION = 0.05; // the strongest tint stands for at least this contribution
 const WORD_CHARACTER = /\p{L}|\p{N}|\p{Extended_Pictographic}/u;
 
 /** Splits a text at the ends of the words' spans into segments {start, end, text, words, contribution, leader}: the
@@ -242,26 +242,26 @@ function findLargest(indices, words) {
   return indices.length ? indices.reduce((a, b) => (size(b) > size(a) ? b : a)) : null;
 }
 
-/** Returns the tooltip of a word. For a leader it has the contribution of the cluster. */
-function createTooltip({ words, clusters }, index) {
+/** Returns the tooltip of a word, with its own contribution. */
+function createTooltip({ words, clusters, shownLabel, oppositeLabel }, index) {
   const { text, leader, cluster: id, contribution, readAs } = words[index];
   const cluster = clusters.find((other) => other.id === id);
-  const shown = leader && cluster?.kind === "leader" ? cluster.contribution : contribution;
   const readAsText =
     readAs === "<unknown>" ? "the model does not know this word" : readAs && `read as ${readAs}`;
   const lines = [readAsText, ...(cluster ? describeWord(words, cluster, index) : [])].filter(Boolean);
   const details = lines.map((line) => el("span", {}, line));
-  return el("p", {}, el("strong", {}, text), " ", el("b", {}, signed(shown)), details);
+  const side = contribution >= 0 ? shownLabel : oppositeLabel;
+  return el("p", {}, el("strong", {}, text), " ", el("b", {}, `${signed(contribution)} for ${side}`), details);
 }
 
 /** Describes which leader a word follows, and what it has read or attends to. */
-function describeWord(words, { kind, leaders, members }, index) {
+function describeWord(words, { kind, leaders, members, contribution }, index) {
   const describeSince = ({ leaderSince }) => (leaderSince ? `since layer ${leaderSince}` : "from the start");
   if (leaders.includes(index)) {
     const read = formatRead(index, words, MAX_READ_NAMES);
     const followers = plural(members.length - 1, "word");
     return [
-      `a leader ${describeSince(words[index])}, followed by ${followers}`,
+      `a leader ${describeSince(words[index])}, followed by ${followers}: together ${signed(contribution)}`,
       read === null ? null : read ? `has read ${read}` : "has read no other word",
     ];
   }

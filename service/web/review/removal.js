@@ -1,4 +1,4 @@
-/* Counterfactuals: a few words that alone give the label (`sufficient`), a few words whose removal changes it (`flip`),
+/* Counterfactuals: a few words whose removal changes the label (`flip`), a few words that alone give it (`sufficient`),
    and words that the user removes. Hidden if the answer does not list what the leaders have read. */
 
 import { formatPercent, parseAnswer } from "./answer.js";
@@ -25,11 +25,12 @@ export class WordRemoval {
     const isSameRequest = request === this.request;
     Object.assign(this, { answer, request, readout });
     const isAvailable = answer?.words.some(({ read }) => read) && answer.abstainReason !== "no_known_words";
-    byId("removal").hidden = !isAvailable;
+    for (const id of ["removal", "guarantee"]) byId(id).hidden = !isAvailable;
     if (isSameRequest && isAvailable) return void this.remove([...this.removed]);
     this.searches.stop();
     this.removals.stop();
     this.removed = new Set();
+    for (const id of ["flip", "sufficient"]) byId(id).replaceChildren();
     if (!isAvailable) return undefined;
     this.showWords();
     this.showVerdict(null);
@@ -47,15 +48,12 @@ export class WordRemoval {
 
   /** Requests and shows the sufficient words and the flip. */
   async search() {
-    const [sufficientLine, flipLine] = [byId("sufficient"), byId("flip")];
-    sufficientLine.replaceChildren();
-    flipLine.replaceChildren();
     try {
       const request = { ...this.request, explain: "none", flip: true, sufficient: true };
       const item = await this.searches.run((signal) => this.classify(request, signal));
       if (!item) return;
-      sufficientLine.replaceChildren(...this.createSufficientNodes(item.sufficient, item.label));
-      flipLine.replaceChildren(...this.createFlipNodes(item.flip));
+      byId("sufficient").replaceChildren(...this.createSufficientNodes(item.sufficient, item.label));
+      byId("flip").replaceChildren(...this.createFlipNodes(item.flip));
     } catch {
       /* these lines are optional; errors of the service are shown with the verdict */
     }
@@ -69,8 +67,8 @@ export class WordRemoval {
     const isOne = sufficient.words.length === 1;
     const verb = isOne ? "gives" : "give";
     return [
-      ...listWords(sufficient.words, "b"),
-      ` alone ${verb} the same label: ${label}, ${formatPercent(sufficient.score)}. `,
+      ...this.listWords(kept),
+      ` alone ${verb} the same label, ${label}, ${formatPercent(sufficient.score)} sure. `,
       ...(others.length ? [this.createLink(others, `Keep only ${isOne ? "this word" : "these words"}`)] : []),
     ];
   }
@@ -78,18 +76,18 @@ export class WordRemoval {
   createFlipNodes(flip) {
     if (flip === undefined) return [];
     if (flip === null) return ["No set of up to 5 words was found whose removal changes the label."];
-    return [
-      "Without ",
-      ...listWords(flip.without, "s"),
-      " the label would be ",
-      el("b", {}, `${flip.label}, ${formatPercent(flip.score)}`),
-      ". ",
-      this.createLink(this.findWords(flip.without), flip.without.length === 1 ? "Remove it" : "Remove them"),
-    ];
+    const words = this.findWords(flip.without);
+    const sentence = ["Without ", ...this.listWords(words), " the label would be ", el("b", {}, flip.label), ". "];
+    return [...sentence, this.createLink(words, words.length === 1 ? "Remove it" : "Remove them")];
   }
 
   createLink(indices, text) {
     return el("button", { type: "button", class: "link", onclick: () => this.remove(indices) }, text);
+  }
+
+  /** Returns nodes for words as they are written, in bold, separated by commas. */
+  listWords(indices) {
+    return indices.flatMap((index, k) => [k ? ", " : "", el("b", {}, this.answer.words[index].text)]);
   }
 
   /** Returns the indices of the words that a search has found. */
@@ -166,15 +164,10 @@ export class WordRemoval {
     byId("removal-verdict").replaceChildren(
       ...(counterfactual ? compareVerdicts(answer, counterfactual, removed.size) : []),
     );
-    byId("removal-positions").textContent = counterfactual
-      ? comparePositions(answer, counterfactual, removed)
-      : "";
+    byId("removal-positions").textContent = counterfactual ? comparePositions(answer, counterfactual, removed) : "";
     this.onRemove(removed);
   }
 }
-
-/** Returns nodes for a list of words: each in an element with this tag, separated by commas. */
-const listWords = (entries, tag) => entries.flatMap(({ word }, k) => [k ? ", " : "", el(tag, {}, word)]);
 
 function compareVerdicts(answer, counterfactual, removedCount) {
   const [before, after] = [answer, counterfactual].map(describeVerdict);

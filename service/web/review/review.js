@@ -1,16 +1,14 @@
-/* The text view: classifies the text as it is typed and shows the verdict with its explanation. Connects the editor,
-   the contribution table, the word plot, word removal and the image for sharing. */
+/* The mode for one text: classifies it as it is typed and shows the verdict with its explanation. Connects the editor,
+   the contribution table, the word plot and word removal. */
 
 import { parseAnswer } from "./answer.js";
-import { LatestRequest, findCard, formatError } from "../shared/api.js";
+import { LatestRequest, formatError } from "../shared/api.js";
 import { ContributionTable } from "./contributions.js";
 import { HighlightEditor } from "./editor.js";
 import { announce, byId, el, plural, showError } from "../shared/element.js";
 import { EXAMPLES } from "./examples.js";
-import { Figure, addExportButtons } from "../shared/figure.js";
-import { FileClassifier } from "./file_classifier.js";
+import { Figure } from "../shared/figure.js";
 import { Player } from "../shared/player.js";
-import { IMAGE_SIZE, drawShareImage } from "./share_image.js";
 import { Verdict } from "./verdict.js";
 import { WordPlot } from "./word_plot.js";
 import { WordRemoval } from "./removal.js";
@@ -18,14 +16,16 @@ import { WordRemoval } from "./removal.js";
 const TYPING_DELAY_MS = 90;
 const PENDING_DELAY_MS = 250; // a request that takes longer dims the previous verdict
 const MAX_TRAJECTORY_CHARACTERS = 6000; // trajectories of longer texts have megabytes and are not requested
-const MAX_LINK_CHARACTERS = 1500; // longer texts are not part of the link
+const MAX_LINK_CHARACTERS = 1500; // longer texts are not part of a copied link
+const MIN_MESSAGES = 3; // so many short lines are offered to the other mode
+const MAX_MESSAGE_CHARACTERS = 400;
 const MAX_LABELLED_LEADERS = 5; // in the accessible name of the plot
 
 export class Review {
-  /** `loadCards()` resolves to the model cards; `onChange()` is called when the state in the link may have changed. */
-  constructor(api, loadCards, onChange) {
-    Object.assign(this, { api, loadCards, onChange, classification: new LatestRequest(TYPING_DELAY_MS) });
-    Object.assign(this, { models: null, model: null, answer: null, request: null, label: null });
+  /** `split(text)` opens the lines of a text as messages; `onChange()` is called when the link may have changed. */
+  constructor(api, choice, { split, onChange }) {
+    Object.assign(this, { api, choice, split, onChange, classification: new LatestRequest(TYPING_DELAY_MS) });
+    Object.assign(this, { answer: null, request: null, label: null });
     this.textarea = byId("review-text");
     const elements = { overlay: byId("highlights"), arcs: byId("arcs"), tooltip: byId("tooltip") };
     this.editor = new HighlightEditor(
@@ -41,10 +41,8 @@ export class Review {
       async (request, signal) => (await api.post("/classify", request, signal)).data[0],
       (indices) => this.editor.markRemoved(indices),
     );
-    this.fileClassifier = new FileClassifier(api, () => this.model?.name);
     this.plot = new WordPlot();
-    this.plotFigure = new Figure(byId("words"), (painter) => this.plot.draw(painter));
-    this.imageFigure = new Figure(byId("card"), (painter) => this.drawImagePreview(painter));
+    this.figure = new Figure(byId("words"), (painter) => this.plot.draw(painter));
     this.player = new Player(byId("words-player"), "the words", {
       onTime: (t) => this.setTime(t),
       describe: (t) => this.describeTime(t),
@@ -54,7 +52,9 @@ export class Review {
 
   addListeners() {
     this.textarea.addEventListener("input", () => this.classify());
-    byId("review-model").addEventListener("change", (event) => this.selectModel(event.target.value));
+    this.choice.listeners.push(() => this.request && this.classify());
+    byId("details").addEventListener("toggle", () => this.onChange());
+    byId("split-run").addEventListener("click", () => this.split(this.textarea.value));
     const canvas = byId("words");
     for (const name of ["pointermove", "pointerdown"])
       canvas.addEventListener(name, ({ offsetX, offsetY }) =>
@@ -67,74 +67,52 @@ export class Review {
         return el("button", { type: "button", class: `chip${knownError ? " known-error" : ""}`, onclick }, name);
       }),
     );
-    addExportButtons(
-      byId("card-export"),
-      "verdict",
-      () => IMAGE_SIZE,
-      (painter) => this.answer && drawShareImage(painter, this.answer, this.plot),
-    );
   }
 
-  /** Returns the state for the link. */
+  /** Returns the state for the address, which never contains the text. */
   values() {
-    const text = this.textarea.value.length <= MAX_LINK_CHARACTERS ? this.textarea.value : null;
-    return { text, model: this.model?.default ? null : this.model?.name };
+    return { model: this.choice.linked, details: byId("details").open ? 1 : null };
   }
 
-  /** Describes what the link does not contain. */
-  get omittedFromLink() {
-    return this.textarea.value.length > MAX_LINK_CHARACTERS
-      ? "without the text, which is too long for a link"
-      : null;
+  /** Returns the values of the link to copy, and a note on what it contains. */
+  link() {
+    const text = this.textarea.value;
+    const fits = text.length <= MAX_LINK_CHARACTERS;
+    const note = fits ? "with the text" : "without the text, which is too long for a link";
+    return { values: { text: fits ? text : null, ...this.values() }, note: text && note };
   }
 
   /** Opens the view with the values of a link. */
   async open(values) {
-    if (values.has("text") || !this.textarea.value)
-      this.textarea.value = values.get("text") ?? EXAMPLES[0].text;
+    if (values.has("text") || !this.textarea.value) this.textarea.value = values.get("text") ?? EXAMPLES[0].text;
+    if (values.has("details")) byId("details").open = true;
     this.editor.show(this.textarea.value, null);
     this.editor.resize();
-    this.requestedModel = values.get("model") ?? this.model?.name;
-    this.models = null;
+    this.choice.request(values.get("model"));
     return this.classify();
-  }
-
-  setModels(cards) {
-    const models = cards.filter(({ kind }) => kind === "text-classification");
-    this.models = models;
-    const requested = findCard(models, this.requestedModel);
-    this.model = requested ?? models.find((card) => card.default) ?? models[0] ?? null;
-    this.modelNotice =
-      this.requestedModel && !requested && this.model
-        ? `This server has no text classification model \u201c${this.requestedModel}\u201d. Using ${this.model.name}.`
-        : null;
-    byId("review-model").replaceChildren(
-      ...models.map(({ name, labels }) => el("option", { value: name, title: labels?.join(", ") }, name)),
-    );
-    byId("model-pick").hidden = models.length < 2;
-    if (this.model) byId("review-model").value = this.model.name;
-    this.showExamples();
   }
 
   /** Shows the examples only for sentiment models, because they are reviews. */
   showExamples() {
-    const isSentiment = ["negative", "positive"].every((label) => this.model?.labels?.includes(label));
+    const { labels } = this.choice.model;
+    const isSentiment = ["negative", "positive"].every((label) => labels?.includes(label));
     for (const id of ["examples", "examples-or"]) byId(id).hidden = !isSentiment;
   }
 
-  selectModel(name) {
-    this.model = this.models.find((card) => card.name === name);
-    this.modelNotice = null;
-    this.showExamples();
-    return this.classify();
+  /** Offers the other mode for several short lines. */
+  showSplit() {
+    const lines = this.textarea.value.split("\n").filter((line) => line.trim());
+    const areMessages = lines.length >= MIN_MESSAGES && lines.every(({ length }) => length <= MAX_MESSAGE_CHARACTERS);
+    byId("split").hidden = !areMessages;
+    if (areMessages) byId("split-count").textContent = `These are ${plural(lines.length, "line")}.`;
   }
 
   /** Explains another label, unless the answer is out of date. */
   selectLabel(label) {
     const { input, model } = this.request;
-    if (input !== this.textarea.value || model !== this.model.name) return;
+    if (input !== this.textarea.value || model !== this.choice.model.name) return;
     this.label = label;
-    this.showAnswer(parseAnswer(this.answer.text, this.item, this.model.readout, label));
+    this.showAnswer(parseAnswer(this.answer.text, this.item, this.choice.model.readout, label));
   }
 
   /** Describes a wrong answer to an example; falsy if there is none. */
@@ -145,11 +123,23 @@ export class Review {
     return isWrong && `The model gets this one wrong: the correct label is ${example.label}.`;
   }
 
+  /** Shows an example, as if it had been typed. */
   setText(text) {
     this.textarea.value = text;
     const isTouchScreen = !matchMedia("(hover: hover)").matches;
     if (!isTouchScreen) this.textarea.focus({ preventScroll: true }); // would open the on-screen keyboard
+    this.textarea.dispatchEvent(new Event("input"));
+  }
+
+  /** Shows a row of the table of messages. */
+  showText(text) {
+    this.textarea.value = text;
     return this.classify();
+  }
+
+  /** Moves the focus to the row whose explanation this is. */
+  enter() {
+    byId("row-name").focus();
   }
 
   /** Classifies the text after a pause in typing. */
@@ -157,28 +147,26 @@ export class Review {
     const input = this.textarea.value;
     this.editor.resize();
     this.editor.show(input, null);
+    this.showSplit();
     this.onChange();
+    let model;
     try {
-      if (!this.models) this.setModels(await this.loadCards());
+      model = await this.choice.load();
     } catch (error) {
       return this.showFailure(error);
     }
-    if (!this.model) return this.showFailure(new Error("this server has no text classification model"));
+    this.showExamples();
     if (!input.trim()) return this.clear();
-    const request = {
-      input,
-      model: this.model.name,
-      explain: "full",
-      trajectory: input.length <= MAX_TRAJECTORY_CHARACTERS,
-    };
+    const trajectory = input.length <= MAX_TRAJECTORY_CHARACTERS;
+    const request = { input, model: model.name, explain: "full", trajectory };
     const timer = setTimeout(() => this.verdict.setState("pending"), TYPING_DELAY_MS + PENDING_DELAY_MS);
     try {
       const answer = await this.classification.run((signal) => this.api.post("/classify", request, signal));
       if (!answer) return undefined;
-      this.request = { input, model: this.model.name };
+      this.request = { input, model: model.name };
       this.item = answer.data[0];
-      showError(byId("review-error"), this.modelNotice);
-      return this.showAnswer(parseAnswer(input, this.item, this.model.readout, this.label));
+      showError(byId("review-error"), this.choice.notice);
+      return this.showAnswer(parseAnswer(input, this.item, model.readout, this.label));
     } catch (error) {
       return this.showFailure(error);
     } finally {
@@ -200,8 +188,7 @@ export class Review {
     byId("scale-high").textContent = answer.shownLabel;
     const { layers } = this.plot;
     this.player.load(layers, { at: isNewReadout ? layers : Math.min(this.player.t, layers) });
-    this.removal.show(answer, this.request, this.model.readout);
-    this.imageFigure.redraw();
+    this.removal.show(answer, this.request, this.choice.model.readout);
     this.onChange();
   }
 
@@ -238,22 +225,12 @@ export class Review {
   }
 
   describeTime(t) {
-    return this.plot.answer?.trajectory
-      ? `layer ${Number(t.toFixed(1))} of ${this.plot.layers}`
-      : "start to end";
+    return this.plot.answer?.trajectory ? `layer ${Number(t.toFixed(1))} of ${this.plot.layers}` : "start to end";
   }
 
   setTime(t) {
     this.plot.t = t;
-    this.plotFigure.redraw();
-  }
-
-  drawImagePreview(painter) {
-    if (!this.answer) return;
-    const { width, height } = painter;
-    painter.inset({ x: 0, y: 0, width, height, scale: width / IMAGE_SIZE.width }, () =>
-      drawShareImage(painter, this.answer, this.plot),
-    );
+    this.figure.redraw();
   }
 
   highlightWord(index) {
@@ -264,7 +241,7 @@ export class Review {
   highlight(clusterId, origin, index = null) {
     if (clusterId === this.plot.clusterId && index === this.plot.index) return;
     this.plot.highlight(clusterId, index);
-    this.plotFigure.redraw();
+    this.figure.redraw();
     if (origin !== this.contributions) this.contributions.highlight(clusterId);
     if (origin !== this.editor) this.editor.highlight(clusterId, index);
   }
@@ -289,7 +266,6 @@ export class Review {
   }
 
   repaint() {
-    this.plotFigure.redraw();
-    this.imageFigure.redraw();
+    this.figure.redraw();
   }
 }

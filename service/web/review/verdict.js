@@ -4,42 +4,48 @@ import { formatPercent } from "./answer.js";
 import { announce, byId, el, plural, signed } from "../shared/element.js";
 
 const MAX_SHOWN_LABELS = 8;
-const ABSTAIN_NOTES = {
-  no_known_words: "The model knows none of these words.",
-  low_confidence: "This is too close to call: do not act on it.",
-  out_of_distribution: "This text is unlike the data that the model was trained on: do not act on its label.",
-};
+const UNKNOWN_WORDS = "The model knows none of these words.";
 const EMPTY_VERDICT = {
   label: "\u2026",
   side: "none",
-  badge: null,
   score: "",
   notes: ["Write a text to see its verdict."],
+  details: "",
 };
 
-/** Describes an answer as {label, side, badge, score, notes}: the heading, its colour, the reason for abstaining, the
-    score, and the sentences below. */
+/** Why the model abstains, as it follows "unsure:". */
+export const UNSURE_REASONS = {
+  no_known_words: "no known words",
+  low_confidence: "too close to call",
+  out_of_distribution: "unlike the training texts",
+  empty: "no text",
+};
+
+/** Describes an answer as {label, side, badge, score, notes, details}: the heading, its colour, why the model is unsure,
+    how sure it is, the sentences below, and those for readers who know the model. */
 export function describeVerdict(answer) {
   const { abstainReason, label, scaleEnds, perLabel, applicableLabels, score, shownLabel, probs } = answer;
-  const badge = abstainReason?.replaceAll("_", " ") ?? null;
+  const badge = abstainReason && (UNSURE_REASONS[abstainReason] ?? abstainReason.replaceAll("_", " "));
   if (abstainReason === "no_known_words")
-    return { label: "I don\u2019t know", side: "none", badge, score: "", notes: [describeUnknownText(answer)] };
-  const logit = perLabel
-    ? `The contributions below add up to the logit of \u201c${shownLabel}\u201d.`
-    : `The logit below, ${signed(answer.logit)}, means ${formatProbabilities(answer)}.`;
-  const notes = [abstainReason && ABSTAIN_NOTES[abstainReason], logit, ...describeCounts(answer)].filter(Boolean);
-  if (abstainReason) {
-    const nearest = perLabel
-      ? `${label} ${formatPercent(score)}`
-      : `${formatPercent(probs[shownLabel])} ${shownLabel}`;
-    return { label: "Abstains", side: "none", badge, score: nearest, notes };
-  }
+    return { ...EMPTY_VERDICT, label: "I don\u2019t know", badge, notes: [describeUnknownText(answer)] };
   const side = perLabel || label === scaleEnds[1] ? "pos" : label === scaleEnds[0] ? "neg" : "none";
+  const logit = perLabel
+    ? `The contributions add up to the logit of \u201c${shownLabel}\u201d.`
+    : `The contributions add up to the logit, ${signed(answer.logit)}, which means ${formatProbabilities(answer)}.`;
+  const described = { badge, side, notes: describeLimits(answer), details: `${describeLeaders(answer)} ${logit}` };
+  if (abstainReason) {
+    // subtle: far from the training texts a probability says nothing, so none is shown
+    const isClose = abstainReason === "low_confidence";
+    const nearest = perLabel ? `${label} ${formatPercent(score)}` : `${formatPercent(probs[shownLabel])} ${shownLabel}`;
+    const warning = `Do not act on it: the nearest label would be ${label}.`;
+    const notes = [warning, ...described.notes];
+    return { ...described, label: "Unsure", side: "none", score: isClose ? nearest : "", notes };
+  }
   if (applicableLabels) {
     const list = applicableLabels.join(", ") || "no label";
-    return { label: list, side, badge, score: "labels are independent", notes };
+    return { ...described, label: list, score: "labels are independent" };
   }
-  return { label, side, badge, score: `score ${formatPercent(score)}`, notes };
+  return { ...described, label, score: `${formatPercent(score)} sure` };
 }
 
 /** "2.8 % positive", or all labels if there are more than two. */
@@ -57,17 +63,19 @@ function computeScalePosition({ probs, shownLabel, scaleEnds }) {
 function describeUnknownText({ text, wordCount }) {
   if (!/\p{L}|\p{N}/u.test(text)) return "This text contains no words, only symbols.";
   if (wordCount <= 1) return "The model does not know this word.";
-  return ABSTAIN_NOTES.no_known_words;
+  return UNKNOWN_WORDS;
 }
 
-function describeCounts({ wordCount, unknownCount, clusters, truncated }) {
-  const words = plural(wordCount, "word");
-  const followed = `${words} ${wordCount === 1 ? "follows" : "follow"} ${plural(clusters.length, "leader")}.`;
+function describeLeaders({ wordCount, clusters }) {
+  return `${plural(wordCount, "word")} ${wordCount === 1 ? "follows" : "follow"} ${plural(clusters.length, "leader")}.`;
+}
+
+/** Says what the model has not read. */
+function describeLimits({ wordCount, unknownCount, truncated }) {
   const unknown =
-    unknownCount &&
-    `${plural(unknownCount, "word")} ${unknownCount === 1 ? "is" : "are"} unknown to the model.`;
+    unknownCount && `${plural(unknownCount, "word")} ${unknownCount === 1 ? "is" : "are"} unknown to the model.`;
   const cut = truncated ? `Only the first ${wordCount.toLocaleString("en")} words were read.` : null;
-  return [followed, unknown, cut].filter(Boolean);
+  return [unknown, cut].filter(Boolean);
 }
 
 export class Verdict {
@@ -79,13 +87,14 @@ export class Verdict {
   /** Shows an answer, or null if there is no text. `errorNote` describes a known error of the model. */
   show(answer, errorNote = null) {
     this.setState("");
-    const { label, side, badge, score, notes } = answer ? describeVerdict(answer) : EMPTY_VERDICT;
+    const { label, side, badge, score, notes, details } = answer ? describeVerdict(answer) : EMPTY_VERDICT;
     byId("verdict-label").textContent = label;
     byId("verdict-label").className = `label ${side}`;
     byId("verdict-badge").textContent = badge;
     byId("verdict-badge").hidden = !badge;
     byId("verdict-score").textContent = score || "\u00a0";
     byId("verdict-fine").textContent = [errorNote, ...notes].filter(Boolean).join(" ");
+    byId("details-summary").textContent = details;
     this.showScale(answer);
     if (answer) announce([label, badge, score].filter(Boolean).join(", "));
   }

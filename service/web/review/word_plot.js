@@ -72,7 +72,6 @@ export class WordPlot {
   draw(painter) {
     this.view.resize(painter.width, painter.height);
     if (!this.answer) return drawGrid(painter, this.view);
-    if (this.answer.readoutVector) this.drawHalfPlanes(painter);
     drawGrid(painter, this.view);
     if (this.answer.readoutVector) this.drawBoundary(painter);
     this.drawTrails(painter);
@@ -82,12 +81,6 @@ export class WordPlot {
   }
 
   /** Words right of the boundary contribute to the shown label, words left of it to the opposite. */
-  drawHalfPlanes(painter) {
-    const [x, { width, height }] = [this.boundaryX, painter];
-    painter.rect(x, 0, width - x, height, colour("pos"), 0.07);
-    painter.rect(0, 0, x, height, colour("neg"), 0.07);
-  }
-
   drawBoundary(painter) {
     const [x, { width, height }, { oppositeLabel, shownLabel }] = [this.boundaryX, painter, this.answer];
     const boundary = [x, 0, x, height];

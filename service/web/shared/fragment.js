@@ -1,6 +1,6 @@
 /* The state of a view in the URL fragment, as "#view?name=value". Each view interprets its own values. */
 
-export const VIEWS = ["review", "cloud", "model"];
+export const VIEWS = ["review", "messages", "cloud", "model"];
 
 /** Parses a fragment such as "#cloud?alpha=0.5" into {view, values}. */
 export function parseFragment(hash = location.hash) {

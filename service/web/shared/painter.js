@@ -1,15 +1,14 @@
 /* Two painters with one interface: CanvasPainter draws on a canvas, SvgPainter writes an SVG file.
    Coordinates are CSS pixels. */
 
-export const SANS = 'Inter, system-ui, "Helvetica Neue", Arial, sans-serif';
-export const SERIF = 'Newsreader, "Iowan Old Style", Georgia, serif';
+const SANS = 'Inter, system-ui, "Helvetica Neue", Arial, sans-serif';
 
-const cssFont = ({ size = 12, weight = 400, italic = false, family = SANS }) =>
-  `${italic ? "italic " : ""}${weight} ${size}px ${family}`;
+const cssFont = ({ size = 12, weight = 400, italic = false }) =>
+  `${italic ? "italic " : ""}${weight} ${size}px ${SANS}`;
 
 let measuringContext = null;
 
-/** Returns the width of a text in a font {size, weight, italic, family}; the same for both painters. */
+/** Returns the width of a text in a font {size, weight, italic}; the same for both painters. */
 function measure(text, font) {
   measuringContext ??= document.createElement("canvas").getContext("2d");
   measuringContext.font = cssFont(font);
@@ -30,21 +29,6 @@ const MAX_SQUARE_RADIUS = 1.5;
 export class CanvasPainter {
   constructor(context, width, height) {
     Object.assign(this, { context, width, height, measure });
-  }
-
-  /** Clips and scales what `draw()` draws to a rectangle; meanwhile, width and height are those of the scaled area. */
-  inset({ x, y, width, height, scale }, draw) {
-    const { context, width: w, height: h } = this;
-    context.save();
-    context.beginPath();
-    context.rect(x, y, width, height);
-    context.clip();
-    context.translate(x, y);
-    context.scale(scale, scale);
-    Object.assign(this, { width: width / scale, height: height / scale });
-    draw();
-    Object.assign(this, { width: w, height: h });
-    context.restore();
   }
 
   rect(x, y, width, height, fill, alpha = 1) {
@@ -145,16 +129,6 @@ export class SvgPainter {
     Object.assign(this, { width, height, measure, elements: [] });
   }
 
-  inset({ x, y, width, height, scale }, draw) {
-    const { width: w, height: h } = this;
-    Object.assign(this, { width: width / scale, height: height / scale });
-    const frame = `x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}"`;
-    this.elements.push(`<svg ${frame} viewBox="0 0 ${round(this.width)} ${round(this.height)}">`);
-    draw();
-    this.elements.push("</svg>");
-    Object.assign(this, { width: w, height: h });
-  }
-
   rect(x, y, width, height, fill, alpha = 1) {
     const frame = `x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}"`;
     this.elements.push(`<rect ${frame} ${this.formatStyle({ fill, alpha })}/>`);
@@ -188,22 +162,14 @@ export class SvgPainter {
     this.polygon(starPolygon(x, y, r), style);
   }
 
-  /** With `width`, the text has this width whatever fonts are installed. */
-  text(
-    x,
-    y,
-    text,
-    { fill, align = "left", halo = null, size = 12, weight = 400, italic = false, family, width },
-  ) {
+  text(x, y, text, { fill, align = "left", halo = null, size = 12, weight = 400, italic = false }) {
     const anchor = { left: "start", center: "middle", right: "end" }[align];
     const font = `font-size="${size}" font-weight="${weight}"${italic ? ' font-style="italic"' : ""}`;
-    const face = family ? ` font-family="${escape(family)}"` : "";
-    const textLength = width ? ` textLength="${round(width)}" lengthAdjust="spacingAndGlyphs"` : "";
     const outline = halo
       ? ` stroke="${halo}" stroke-width="3.5" stroke-linejoin="round" paint-order="stroke"`
       : "";
     const frame = `x="${round(x)}" y="${round(y)}" text-anchor="${anchor}" dominant-baseline="central"`;
-    this.elements.push(`<text ${frame} ${font}${face}${textLength} fill="${fill}"${outline}>${escape(text)}</text>`);
+    this.elements.push(`<text ${frame} ${font} fill="${fill}"${outline}>${escape(text)}</text>`);
   }
 
   formatStyle({ fill, stroke, width = 1, alpha = 1, dash = [] }) {

@@ -192,7 +192,7 @@ def test_links_of_an_empty_and_of_a_large_cloud(open_cloud: OpenPage) -> None:
     page.wait_for_function("() => !location.hash.includes('preset')")
     share = page.locator("#share")
     share.click()
-    expect(share).to_have_text("Copied")
+    expect(share).to_have_text("Link copied")
     other_page = page.context.new_page()
     other_page.goto(page.evaluate("navigator.clipboard.readText()"))
     expect(other_page.locator("#result")).to_have_text("Add a point to start.")
@@ -201,7 +201,7 @@ def test_links_of_an_empty_and_of_a_large_cloud(open_cloud: OpenPage) -> None:
     page.get_by_role("button", name="Use these points").click()
     expect_n_points(page, 301)
     page.locator("#share").click()
-    expect(share).to_have_text("Copied, without the points, which are too many for a link")
+    expect(share).to_have_text("Link copied without the points, which are too many for a link")
 
 
 def test_ten_thousand_points_are_drawn_with_few_paths(open_page: OpenPage) -> None:

@@ -52,13 +52,13 @@ def column(page: Page, n: int) -> list[float]:
 @pytest.mark.parametrize("width", [1440, 390])
 def test_verdict_and_logit_are_those_of_the_service(open_page: OpenPage, server: str, width: int) -> None:
     """Bias and clusters add up to the logit, to the last printed digit."""
-    page = open_page("#review", width=width)
+    page = open_page("#review?details=1", width=width)
     for text in (POSITIVE_TEXT, NEGATIVE_TEXT, NEGATIVE_TEXT + POSITIVE_TEXT):
         write_text(page, text)
         answer = classify(page, server, text)
         expect(page.locator("#verdict-label")).to_have_text(answer["label"])
         score = 100 * answer["score"]
-        score_text = "score over 99.9 %" if score > 99.95 else f"score {score:.1f} %"
+        score_text = "over 99.9 % sure" if score > 99.95 else f"{score:.1f} % sure"
         expect(page.locator("#verdict-score")).to_have_text(score_text)
         logit = page.locator("#contributions-logit")
         expect(logit).to_have_text(f"{answer['logit']:+.2f}".replace("-", "\u2212"))

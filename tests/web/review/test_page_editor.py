@@ -75,8 +75,8 @@ def test_leader_shows_what_it_has_read_and_a_word_its_leader(open_review: OpenPa
     page = open_review(LONG_TEXT, answer_with_read, width=width)
     tip, lines = page.locator("#tooltip"), page.locator("#arcs path")
     hover_word(page, "bad")
-    expect(tip).to_contain_text("bad +1.13")  # including its followers
-    expect(tip).to_contain_text("a leader from the start, followed by 4 words")
+    expect(tip).to_contain_text("bad +0.74 for positive")  # its own
+    expect(tip).to_contain_text("a leader from the start, followed by 4 words: together +1.13")
     expect(tip).to_contain_text("has read Not, all, at")
     expect(page.locator("#highlights .read")).to_have_text(["Not", "at", "all"])
     expect(lines).to_have_count(3)
@@ -127,7 +127,7 @@ def test_tapped_word_is_explained_and_a_second_tap_edits(open_review: OpenPage) 
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_long_text_scrolls_and_has_a_short_link(open_page: OpenPage, width: int) -> None:
-    page = open_page("#review", width=width)
+    page = open_page("#review?details=1", width=width)
     write_text(page, LONG)
     box = page.locator("#review-text").bounding_box()
     assert box is not None
@@ -141,8 +141,8 @@ def test_long_text_scrolls_and_has_a_short_link(open_page: OpenPage, width: int)
     for step in (0, 12):  # the pointer is over the scrolled text
         page.mouse.move(box["x"] + box["width"] / 2 + step, box["y"] + 200 + step)
     assert len(page.evaluate("location.hash")) < 200
-    page.get_by_role("button", name="Copy a link to this view").click()
-    expect(page.locator("#share")).to_have_text("Copied, without the text, which is too long for a link")
+    page.get_by_role("button", name="Copy a link without the text, which is too long for a link").click()
+    expect(page.locator("#share")).to_have_text("Link copied without the text, which is too long for a link")
     expect(page.locator("#words-caption")).to_contain_text("in a straight line")
     assert page.evaluate("document.documentElement.scrollWidth") == width
 

@@ -59,7 +59,7 @@ def test_no_verdict_without_known_words(open_page: OpenPage) -> None:
     expect(label).to_have_text("I don\u2019t know")
     expect(label).to_have_class("label none")
     expect(page.locator("#verdict-badge")).to_have_text("no known words")
-    expect(page.locator("#verdict-score")).not_to_contain_text("score")
+    expect(page.locator("#verdict-score")).not_to_contain_text("sure")
     expect(note).to_have_text("The model does not know this word.")
     expect(page.locator("#contributions")).to_be_hidden()
     expect(page.locator("#removal")).to_be_hidden()
@@ -77,18 +77,25 @@ def test_no_verdict_without_known_words(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "why"),
-    [("low_confidence", "too close to call"), ("out_of_distribution", "unlike the data that the model was")],
+    ("reason", "why", "score"),
+    [
+        ("low_confidence", "too close to call", "51.2 % positive"),
+        ("out_of_distribution", "unlike the training texts", "\u00a0"),
+    ],
 )
-def test_abstention_does_not_look_like_a_verdict(open_review: OpenPage, reason: str, why: str) -> None:
+def test_abstention_does_not_look_like_a_verdict(
+    open_review: OpenPage, reason: str, why: str, score: str
+) -> None:
     answer = make_answer("a film", [word("a", 0.1, leader=True), word("film", -0.05)], abstain_reason=reason)
     page = open_review("a film", answer)
-    expect(page.locator("#verdict-label")).to_have_text("Abstains")
+    expect(page.locator("#verdict-label")).to_have_text("Unsure")
     expect(page.locator("#verdict-label")).to_have_class("label none")
-    expect(page.locator("#verdict-badge")).to_have_text(reason.replace("_", " "))
-    expect(page.locator("#verdict-score")).to_have_text("51.2 % positive")
-    expect(page.locator("#verdict-fine")).to_contain_text(why)
-    expect(page.locator("#verdict-fine")).to_contain_text("2 words follow 1 leader.")
+    expect(page.locator("#verdict-badge")).to_have_text(why)
+    assert page.locator("#verdict-score").text_content() == score
+    expect(page.locator("#verdict-fine")).to_have_text(
+        "Do not act on it: the nearest label would be positive."
+    )
+    expect(page.locator("#details-summary")).to_contain_text("2 words follow 1 leader.")
     page.get_by_label("Write a text").fill(" ")
     expect(page.locator("#verdict-badge")).to_be_hidden()
 
@@ -250,13 +257,24 @@ def test_missing_model_is_replaced_by_the_default_with_a_message(open_review: Op
     expect(page.locator("#verdict-title")).to_have_text("Verdict")
 
 
-def test_back_forward_and_the_link_keep_the_text(open_page: OpenPage) -> None:
+def test_text_is_part_of_a_link_only_where_it_is_copied(open_page: OpenPage) -> None:
+    page = wait_until_ready(open_page("#review?text=A+dreadful+film"))
+    expect(page.locator("#review-text")).to_have_value("A dreadful film")
+    page.wait_for_function("location.hash === '#review'")  # also that of a link that was opened
+    write_text(page, NEGATIVE_TEXT)
+    expect(page.locator("#verdict-label")).to_have_text("negative")
+    page.get_by_role("button", name="Copy a link with the text").click()
+    expect(page.locator("#share")).to_have_text("Link copied with the text")
+    assert page.evaluate("location.hash") == "#review"
+    link = page.evaluate("navigator.clipboard.readText()")
+    other_page = wait_until_ready(open_page(f"#{link.partition('#')[2]}"))
+    expect(other_page.locator("#review-text")).to_have_value(NEGATIVE_TEXT)
+
+
+def test_back_and_forward_keep_the_text(open_page: OpenPage) -> None:
     page = open_page("#review")
     write_text(page, NEGATIVE_TEXT)
     expect(page.locator("#verdict-label")).to_have_text("negative")
-    page.wait_for_function("() => location.hash.includes('awful')")
-    other_page = wait_until_ready(open_page(page.evaluate("location.hash")))
-    expect(other_page.locator("#review-text")).to_have_value(NEGATIVE_TEXT)
     page.get_by_role("link", name="Cloud").click()
     wait_until_ready(page)
     page.get_by_role("link", name="Models").click()
@@ -296,7 +314,7 @@ def test_server_without_a_text_model_is_reported(open_page: OpenPage) -> None:
         "#review",
         before=lambda page: page.route("**/models", lambda route: route.fulfill(json={"models": []})),
     )
-    expect(page.locator("#review-error")).to_contain_text("this server has no text classification model")
+    expect(page.locator("#review-error")).to_have_text("This server has no text classification model.")
 
 
 def test_verdict_is_visible_on_a_phone_without_scrolling(open_page: OpenPage) -> None:
