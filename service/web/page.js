@@ -42,8 +42,9 @@ function memoize(request) {
 function updateAddress(view) {
   const isCurrent = view === currentView && view === parseFragment().view;
   if (!isCurrent || !openedViews.has(view)) return;
-  updateFragment(view, views[view].values());
-  byId("share").textContent = `Copy a link ${views[view].link().note ?? "to this view"}`;
+  const { values, note } = views[view].link?.() ?? {};
+  updateFragment(view, values ?? {});
+  byId("share").textContent = `Copy a link ${note ?? "to this view"}`;
 }
 
 /** Shows the explanation of a message in the mode for one text. */
@@ -120,8 +121,8 @@ function toggleTheme() {
 }
 
 async function copyLink() {
-  const { values, note } = views[currentView].link();
-  const copied = await copyText(new URL(formatFragment(currentView, values), location.href).href);
+  const { values, copied: extra, note } = views[currentView].link?.() ?? {};
+  const copied = await copyText(new URL(formatFragment(currentView, { ...extra, ...values }), location.href).href);
   const outcome = copied ? ["Link copied", note].filter(Boolean).join(" ") : "The browser does not allow copying";
   byId("share").textContent = outcome;
   announce(outcome);

@@ -10,7 +10,7 @@ from page_actions import OpenPage, expect_accessible_layout, wait_until_ready
 from playwright.sync_api import Page, expect
 
 WEB = Path(__file__).parents[2] / "service" / "web"
-WEIGHT_LIMIT_BYTES = 160_000
+WEIGHT_LIMIT_BYTES = 170_000  # 58 kB of fonts, 15 kB for tables of messages
 FIRST_PAINT_LIMIT_MS = 300
 VIEWS = ["review", "messages", "cloud", "model"]
 

@@ -357,15 +357,10 @@ export class Cloud {
     this.updateExplanation();
   }
 
-  /** The values of the address. */
-  values() {
-    return formatLinkValues(this);
-  }
-
-  /** The values of the link to copy, and a note on what it leaves out. */
+  /** The values of the address, and a note on what they leave out. */
   link() {
     const note = isLinkable(this) ? null : "without the points, which are too many for a link";
-    return { values: this.values(), note };
+    return { values: formatLinkValues(this), note };
   }
 
   /** Opens the view with the values of a link. */

@@ -27,11 +27,8 @@ export class Messages {
   addListeners() {
     const on = (id, action, type = "click") => byId(id).addEventListener(type, action);
     on("messages-run", () => this.usePasted());
-    on(
-      "messages-text",
-      (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && this.usePasted(),
-      "keydown",
-    );
+    const isSubmit = ({ key, ctrlKey, metaKey }) => key === "Enter" && (ctrlKey || metaKey);
+    on("messages-text", (event) => isSubmit(event) && this.usePasted(), "keydown");
     on("rows-file", ({ target }) => target.files[0] && this.useFile(target.files[0]), "change");
     on("rows-sheet", () => this.useSheet(byId("rows-sheet").value), "change");
     on("rows-column", () => this.start(), "change");
@@ -39,8 +36,8 @@ export class Messages {
     on("rows-again", () => this.start());
     on("rows-save", () => this.save());
     on("rows-train", () => this.saveTraining());
-    on("row-previous", () => this.step(-1));
-    on("row-next", () => this.step(1));
+    on("row-previous", () => this.openRow(this.neighbour(-1)));
+    on("row-next", () => this.openRow(this.neighbour(1)));
     on("row-back", () => (location.hash = "#messages"));
     on("review-text", () => this.leaveRow(), "input");
     for (const id of ["view-review", "view-messages"])
@@ -55,13 +52,9 @@ export class Messages {
     if (event.type === "drop") this.useFile(event.dataTransfer.files[0]);
   }
 
-  values() {
-    return { model: this.choice.linked };
-  }
-
-  /** What the copied link contains, for the button that copies it. */
+  /** The values of the address, which never contains the messages. */
   link() {
-    return { values: this.values(), note: this.texts.length ? "without the messages" : null };
+    return { values: { model: this.choice.linked }, note: this.texts.length ? "without the messages" : null };
   }
 
   async open(values) {
@@ -74,15 +67,13 @@ export class Messages {
     });
   }
 
-  /** Runs a task and shows its error, if any. Resolves to whether it succeeded. */
+  /** Runs a task and shows its error, if any. */
   async attempt(task, subject = "") {
     try {
       await task();
-      return true;
     } catch (error) {
       const isServer = error instanceof ApiError || !subject;
       showError(byId("messages-error"), isServer ? formatError(error) : `${subject} cannot be read: ${error.message}.`);
-      return false;
     }
   }
 
@@ -144,6 +135,7 @@ export class Messages {
   /** Classifies all rows with the selected model. */
   async start() {
     this.stop();
+    this.leaveRow();
     const column = byId("rows-column").value;
     this.texts = this.table.rows.map((row) => String(row[column] ?? ""));
     this.model = await this.choice.load(); // for all rows, even if another model is selected meanwhile
@@ -236,24 +228,16 @@ export class Messages {
     this.explain(row.text);
   }
 
-  /** Goes to the next or previous row of the table, in its order and with its filters. */
-  step(step) {
-    const row = this.neighbour(step);
-    if (row) this.openRow(row);
-  }
-
+  /** Returns the next row of the table that has a text, in its order and with its filters; the previous for step -1. */
   neighbour(step) {
-    const listed = this.results.listed();
-    const rows =
-      step > 0 ? listed.slice(listed.indexOf(this.row) + 1) : listed.slice(0, listed.indexOf(this.row)).reverse();
-    return rows.find(({ text }) => text.trim());
+    const listed = this.results.listed().filter((row) => row === this.row || row.text.trim());
+    return listed[listed.indexOf(this.row) + step];
   }
 
   showRowBar() {
     byId("row-bar").hidden = !this.row;
     if (!this.row) return;
-    byId("row-name").textContent =
-      `Row ${(this.row.index + 1).toLocaleString("en")} of ${this.texts.length.toLocaleString("en")}`;
+    byId("row-name").textContent = `Row ${this.row.index + 1} of ${this.texts.length}`;
     byId("row-previous").disabled = !this.neighbour(-1);
     byId("row-next").disabled = !this.neighbour(1);
   }

@@ -7,16 +7,17 @@ import { byId, el, signed } from "../shared/element.js";
 const PAGE_ROWS = 50;
 const MAX_SHOWN_CHARACTERS = 240; // of a text
 const MAX_SHOWN_LEADERS = 4;
-const SURENESS = { any: [0, 2], low: [0, 0.6], middle: [0.6, 0.9], high: [0.9, 2] }; // names of options
+const SURENESS = { any: [-1], low: [1e-9, 0.6], middle: [0.6, 0.9], high: [0.9, 2] }; // names of options
 const LABEL_SEPARATOR = "|"; // between the labels of a multi-label model, as in training files
 const [UNSURE, FAILED] = ["\0unsure", "\0failed"]; // kinds beside the labels
 const KIND_NAMES = { [UNSURE]: "unsure", [FAILED]: "failed", "": "no label" };
+const UNFILTERED = { kind: null, sort: "index", descending: false, page: 0 };
 const collator = new Intl.Collator();
 const SORT_KEYS = {
   index: (a, b) => a.index - b.index,
   text: (a, b) => collator.compare(a.text, b.text),
   label: (a, b) => collator.compare(kindsOf(a).join(), kindsOf(b).join()),
-  score: (a, b) => (a.score ?? 0) - (b.score ?? 0),
+  score: (a, b) => (surenessOf(a) ?? 0) - (surenessOf(b) ?? 0),
 };
 
 /** Returns the labels of a row, or one of the kinds beside the labels. */
@@ -26,20 +27,14 @@ function kindsOf({ label, labels, abstain_reason, hardmax_error }) {
   return labels ? (labels.length ? labels : [""]) : [label];
 }
 
+/** The sureness of a row; null far from the training texts, where a probability says nothing. */
+const surenessOf = ({ score, abstain_reason: reason }) =>
+  typeof score === "number" && (!reason || reason === "low_confidence") ? score : null;
+
 export class ResultTable {
   /** `onOpen(row)` is called for the row to explain, `onCheck()` when a person has checked a label. */
   constructor(onOpen, onCheck) {
-    Object.assign(this, {
-      onOpen,
-      onCheck,
-      rows: [],
-      labels: [],
-      kind: null,
-      sort: "index",
-      descending: false,
-      page: 0,
-    });
-    this.pageRows = PAGE_ROWS;
+    Object.assign(this, { onOpen, onCheck, ...UNFILTERED, rows: [], labels: [], pageRows: PAGE_ROWS });
     for (const id of ["rows-find", "rows-sureness", "rows-checked"])
       byId(id).addEventListener("input", () => this.turn(-Infinity));
     for (const button of document.querySelectorAll("[data-sort]"))
@@ -52,9 +47,7 @@ export class ResultTable {
 
   /** Starts a table of texts without results, for a model with these labels. */
   load(texts, labels) {
-    this.texts = texts;
-    this.labels = labels;
-    Object.assign(this, { rows: [], kind: null, page: 0, sort: "index", descending: false });
+    Object.assign(this, { texts, labels, rows: [], ...UNFILTERED });
     for (const id of ["rows-sureness", "rows-checked"]) byId(id).selectedIndex = 0;
     byId("rows-find").value = "";
     this.show();
@@ -95,7 +88,7 @@ export class ResultTable {
     const checked = byId("rows-checked").value;
     const passes = (row) =>
       (this.kind === null || kindsOf(row).includes(this.kind)) &&
-      (low === 0 && high > 1 ? true : row.score >= low && row.score < high) &&
+      (low < 0 || (surenessOf(row) >= low && surenessOf(row) < high)) &&
       (!checked || (row.checked !== null) === (checked === "yes")) &&
       (!find || row.text.toLowerCase().includes(find));
     const order = this.descending ? (a, b) => SORT_KEYS[this.sort](b, a) : SORT_KEYS[this.sort];
@@ -167,7 +160,8 @@ export class ResultTable {
   }
 
   createRow(row) {
-    const { index, text, score, leaders, hardmax_error: error } = row;
+    const { index, text, leaders, hardmax_error: error } = row;
+    const sureness = surenessOf(row);
     const shortText = text.length > MAX_SHOWN_CHARACTERS ? `${text.slice(0, MAX_SHOWN_CHARACTERS)}\u2026` : text;
     const open = { type: "button", class: "link", onclick: () => this.onOpen(row), disabled: !text.trim() };
     return el(
@@ -176,7 +170,7 @@ export class ResultTable {
       el("td", { class: "number soft" }, (index + 1).toLocaleString("en")),
       el("td", {}, el("button", open, shortText || "(blank)")),
       el("td", {}, ...(error ? [el("span", { class: "fine" }, `failed: ${error}`)] : this.createLabelNodes(row))),
-      el("td", { class: "number" }, typeof score === "number" ? formatPercent(score) : ""),
+      el("td", { class: "number" }, sureness === null ? "" : formatPercent(sureness)),
       el("td", { class: "main-words" }, ...(leaders ?? []).slice(0, MAX_SHOWN_LEADERS).map(createWord)),
     );
   }
@@ -199,7 +193,7 @@ export class ResultTable {
       box,
       row.checked === null || row.checked === answered ? "right" : "corrected",
     );
-    const note = reason ? `unsure: ${UNSURE_REASONS[reason] ?? reason}` : "";
+    const note = reason ? (UNSURE_REASONS[reason] ?? reason) : "";
     const was = row.checked !== null && row.checked !== answered && answered ? `was ${answered}` : "";
     return [control, tick, el("span", { class: "fine" }, [note, was].filter(Boolean).join(", "))];
   }

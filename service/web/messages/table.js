@@ -128,7 +128,7 @@ function parseCells(text, separator) {
     const match = pattern.exec(text);
     if (!match) throw new Error(`row ${rows.length} has an unclosed quote`);
     const [cell, quoted, unquoted, end] = match;
-    rows.at(-1).push(quoted?.replaceAll('""', '"') ?? unquoted);
+    rows.at(-1).push(unescapeFormula(quoted?.replaceAll('""', '"') ?? unquoted));
     offset += cell.length;
     if (end === separator && offset === text.length) rows.at(-1).push("");
     if (end !== separator && offset < text.length) rows.push([]);
@@ -180,7 +180,6 @@ function normalizeName(name) {
 export function formatCsv(columns, rows, { separator = ",", decimalComma = false, newline = "\n" } = {}) {
   const formatCell = (value) => {
     if (typeof value === "number") return decimalComma ? String(value).replace(".", ",") : String(value);
-    if (typeof value === "boolean") return String(value).toUpperCase(); // as spreadsheets write it
     const isObject = value !== null && typeof value === "object";
     const text = escapeFormula(isObject ? JSON.stringify(value) : String(value ?? ""));
     return /["\r\n]/.test(text) || text.includes(separator) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -189,5 +188,7 @@ export function formatCsv(columns, rows, { separator = ",", decimalComma = false
   return [columns.map(formatCell).join(separator), ...lines, ""].join(newline);
 }
 
-const isNumber = (text) => /^[+-]?\d+([.,]\d+)*\s?%?$/.test(text);
-const escapeFormula = (text) => (/^[=+\-@\t\r]/.test(text) && !isNumber(text) ? `'${text}` : text);
+// A number, an amount or a telephone number is no formula, though it may begin with a sign.
+const isHarmless = (text) => /^[+-][\d.,'\s]*\d[\d.,'\s]*(e[+-]?\d+|[%\u20ac$\u00a3])?$/i.test(text);
+const escapeFormula = (text) => (/^[=+\-@\t\r]/.test(text) && !isHarmless(text) ? `'${text}` : text);
+const unescapeFormula = (text) => text.replace(/^'(?=[=+\-@\t\r])/, "");

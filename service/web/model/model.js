@@ -29,14 +29,6 @@ export class Model {
     Object.assign(this, { loadCards, loadInfo, views });
   }
 
-  values() {
-    return {};
-  }
-
-  link() {
-    return { values: {}, note: null };
-  }
-
   async open() {
     let cards = [];
     try {

@@ -69,17 +69,13 @@ export class Review {
     );
   }
 
-  /** Returns the state for the address, which never contains the text. */
-  values() {
-    return { model: this.choice.linked, details: byId("details").open ? 1 : null };
-  }
-
-  /** Returns the values of the link to copy, and a note on what it contains. */
+  /** Returns the values of the address, which never contains the text, and those that only a copied link has. */
   link() {
-    const text = this.textarea.value;
+    const { value: text } = this.textarea;
     const fits = text.length <= MAX_LINK_CHARACTERS;
+    const values = { model: this.choice.linked, details: byId("details").open ? 1 : null };
     const note = fits ? "with the text" : "without the text, which is too long for a link";
-    return { values: { text: fits ? text : null, ...this.values() }, note: text && note };
+    return { values, copied: { text: fits ? text : null }, note: text ? note : null };
   }
 
   /** Opens the view with the values of a link. */

@@ -164,7 +164,10 @@ def test_cells_that_look_like_formulas_are_text(page: Page) -> None:
     wait_for_rows(page, len(cells))
     text = download(page, "Download CSV", "reviews-classified.csv").decode()
     notes = [row["note"] for row in csv.DictReader(io.StringIO(text))]
-    assert notes == ["'=1+1", "'+49 30 123", "'-good", "'@user", "'\tx", "-1.5", "+3", "plain", "1=1"]
+    upload_file(page, "reviews.csv", text)  # reading it again removes the apostrophes
+    wait_for_rows(page, len(cells))
+    assert download(page, "Download CSV", "reviews-classified.csv").decode().count("'=1+1") == 1
+    assert notes == ["'=1+1", "+49 30 123", "'-good", "'@user", "'\tx", "-1.5", "+3", "plain", "1=1"]
 
 
 def test_workbook_keeps_types_and_lists_its_sheets(page: Page) -> None:
@@ -187,14 +190,14 @@ def test_workbook_keeps_types_and_lists_its_sheets(page: Page) -> None:
     table = [row[:5] for row in csv.reader(io.StringIO(saved))]
     assert table == [
         header,
-        ["2026-11-28", "2026-11-28 10:30:00", "TRUE", "4.5", "fine \u00e9 & <b>"],
-        ["", "09:05:00", "FALSE", "-2", "two\nlines"],
+        ["2026-11-28", "2026-11-28 10:30:00", "true", "4.5", "fine \u00e9 & <b>"],
+        ["", "09:05:00", "false", "-2", "two\nlines"],
         ["1999-12-31", "", "", "100", "third"],
     ]
-    page.get_by_label("Sheet").select_option("April & May")
+    page.locator("#rows-sheet").select_option("April & May")
     wait_for_rows(page, 1)
     expect(page.locator("#rows-body td:nth-child(2)")).to_have_text(["only one"])
-    page.get_by_label("Sheet").select_option("Empty")
+    page.locator("#rows-sheet").select_option("Empty")
     expect(page.locator("#messages-error")).to_contain_text("the sheet \u201cEmpty\u201d has no rows")
     expect(page.locator("#rows-body td:nth-child(2)")).to_have_text(["only one"])
 
