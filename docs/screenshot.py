@@ -43,7 +43,7 @@ def main() -> None:
     with serving() as url, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = chromium.new_page(viewport=SIZE, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.goto(f"{url}/#review")
+        page.goto(f"{url}/#review?details=1")
         page.locator("#contributions tr.total").wait_for()
         page.wait_for_load_state("networkidle")  # what would change it pushes the sum down
         page.locator("#contributions tr[data-cluster]").first.hover()
