@@ -16,6 +16,7 @@ from hardmax.progress import Progress
 
 TEXTS_PER_REQUEST = 256  # texts in one request
 SEARCHED_TEXTS_PER_REQUEST = 16  # with flip or sufficient: the maximum of a server
+EXPLAINED_TEXTS_PER_REQUEST = 64  # with full explanations or trajectories: the maximum of a server
 # Characters in one request: below the 4 MB of JSON that a server accepts, however they are escaped.
 BATCH_CHARS = 500_000
 SEQUENCES_PER_REQUEST, NUMBERS_PER_REQUEST = 1_024, 100_000
@@ -77,6 +78,8 @@ async def classify(
         return await _classify_one(send, texts, body, keep)
     texts_list = _as_list(texts)
     answered = [i for i, text in enumerate(texts_list) if not is_blank(text)]
+    if options["explain"] == "full" or options["trajectory"]:
+        batch_size = min(batch_size, EXPLAINED_TEXTS_PER_REQUEST)
     if options["flip"] or options["sufficient"]:
         batch_size = min(batch_size, SEARCHED_TEXTS_PER_REQUEST)
     answers = Answers(offset_unit=options["offset_unit"], series=texts if hasattr(texts, "iloc") else None)

@@ -22,7 +22,7 @@ from service.answers.texts import (
     read_tasks,
     select_searches,
 )
-from service.answers.writing import write_document
+from service.answers.writing import write
 from service.cloud.dynamics import Dynamics, Progress
 from service.errors import BundleError, InvalidInput, NotFound
 from service.loaders import domain_loaders
@@ -143,4 +143,4 @@ async def _run_all(tasks: Sequence[ClassificationTask]) -> Results:
 
 def _as_written(answer: dict[str, Any]) -> Any:
     """Return an answer as a client of a server parses it."""
-    return json.loads(b"".join(write_document({"id": uuid4().hex, **answer})))
+    return json.loads(write({"id": uuid4().hex, **answer}))

@@ -1,11 +1,13 @@
-"""Return the memory of large requests to the system.
+"""The memory of large requests: slots that bound it, and how it returns to the system.
 
 Freed memory lies in holes between objects that stay, and glibc by itself returns only the end of a heap: one
 list of 500,000 spans left 140 MB. Objects in cycles wait for the garbage collector.
 """
 
+import asyncio
 import ctypes
 import gc
+import time
 
 MAX_HEAPS = 2
 GC_THRESHOLD = 10_000  # new objects before it runs: the responses of a batch are freed by then
@@ -13,6 +15,43 @@ M_ARENA_MAX = -8  # of malloc.h
 
 _libc = ctypes.CDLL(None)
 _malloc_trim = getattr(_libc, "malloc_trim", None)  # other C libraries have none
+
+
+class Slots(asyncio.Semaphore):
+    """Slots of large requests, and the time when the last one was released."""
+
+    released_at = -float("inf")
+
+    def release(self) -> None:
+        """Release a slot."""
+        self.released_at = time.monotonic()
+        super().release()
+
+
+class HeldSlots:
+    """The slots that one request holds until it is answered: at most one of each kind."""
+
+    def __init__(self) -> None:
+        self._held: list[Slots] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    async def take(self, slots: Slots) -> None:
+        """Wait for one of these slots, unless the request has one."""
+        if slots not in self._held:
+            await slots.acquire()
+            self._held.append(slots)
+
+    def release(self, slots: Slots) -> None:
+        """Release the slot of one kind."""
+        self._held.remove(slots)
+        slots.release()
+
+    def release_all(self) -> None:
+        """Release all slots. Called when the request is answered."""
+        while self._held:
+            self._held.pop().release()
 
 
 def limit_heaps() -> None:

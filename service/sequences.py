@@ -70,12 +70,6 @@ class SequenceClassifier:
                 answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
         return answers
 
-    def count_output_numbers(self, sequences: Sequence[Points]) -> int:
-        """Return the number of numbers in the outputs of an answer."""
-        if self.labels:
-            return 0
-        return self._width * (len(sequences) if self._collapses else sum(map(len, sequences)))
-
     def _check(self, points: Points, param: str) -> Points:
         if points.ndim != 2 or len(points) == 0:
             raise InvalidInput(f"{param} is not a non-empty list of points", param=param)

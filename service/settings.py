@@ -65,7 +65,10 @@ class Settings(BaseModel):
 
     max_concurrent_requests: int = setting(256, "requests at once; further ones get 429", ge=1)
     max_large_requests: int = setting(
-        4, "requests at once whose body or response is over 1 MB; further ones wait", ge=1
+        4,
+        "large requests of texts at once, and of clouds in each lane: a body over 1 MB, a full explanation "
+        "or trajectory of over 4,000 characters, a cloud that takes over 0.01 s; further ones wait",
+        ge=1,
     )
     max_batch_tokens: int = setting(16384, "tokens that run together at most", ge=1)
     max_client_batch_size: int = setting(1024, "texts or sequences in one request", ge=1)

@@ -17,7 +17,7 @@ from service.answers import clouds
 from service.auth import ApiKeys
 from service.errors import ConfigurationError, NotReady
 from service.loaders import Loaders, make_prover, proving_loaders
-from service.memory import collect_garbage, freeze_gc
+from service.memory import Slots, collect_garbage, freeze_gc
 from service.observability.metrics import Metrics
 from service.observability.tracing import make_tracer_provider
 from service.runtime.batcher import Batcher
@@ -32,23 +32,11 @@ from service.text.pipeline import Answer, ClassificationTask, run_batch
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MAX_WAITING_CLOUDS = 16
 SAMPLE_S = 0.25
 WATCH_S = 0.5  # between two checks of MODELS_DIR
 RELEASE_EVERY_S, RELEASE_FOR_S = 5.0, 30.0  # memory of large requests
 STUCK_AFTER_S = 120.0
 DEAD_MESSAGE = "the inference thread does not answer"
-
-
-class LargeRequests(asyncio.Semaphore):
-    """The slots of large requests, and the time when the last one was released."""
-
-    released_at = -float("inf")
-
-    def release(self) -> None:
-        """Release a slot."""
-        self.released_at = time.monotonic()
-        super().release()
 
 
 class AppState:
@@ -59,7 +47,9 @@ class AppState:
         self.metrics = Metrics()
         self.keys = ApiKeys(settings.api_keys, settings.api_keys_file)
         self.running_requests = 0
-        self.large_requests = LargeRequests(settings.max_large_requests)
+        # texts and clouds do not wait for each other
+        self.large_texts = Slots(settings.max_large_requests)
+        self.large_clouds = Slots(settings.max_large_requests)
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
         self.draining = False  # the service stops: it still answers requests, and closes their connections
@@ -74,7 +64,7 @@ class AppState:
         )
         self.compute = Compute(
             memory_bytes=settings.compute_memory_bytes,
-            depth=MAX_WAITING_CLOUDS,
+            max_answers=settings.max_large_requests,
             preload=[clouds.__name__],
         )
         self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")  # one: parsing takes much memory
@@ -230,7 +220,8 @@ class AppState:
         """Release memory while large requests are answered, and for RELEASE_FOR_S after the last."""
         while True:
             await asyncio.sleep(RELEASE_EVERY_S)
-            if time.monotonic() < self.large_requests.released_at + RELEASE_FOR_S:
+            released_at = max(self.large_texts.released_at, self.large_clouds.released_at)
+            if time.monotonic() < released_at + RELEASE_FOR_S:
                 await asyncio.to_thread(collect_garbage)
 
     def drain(self) -> None:

@@ -1,7 +1,7 @@
 """Read arrays from rows of JSON or from npy, and write npz."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from tokenize import TokenError
 from typing import Any
@@ -12,7 +12,6 @@ from service.cloud.points import Floats, check_finite, check_size
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
 from service.schemas.reading import Raw, parse_object
 
-READ_BYTES = 128 * 1024
 MAX_HEADER_BYTES = 65_536  # of an npy file
 MAX_EXACT_INTEGER = 2.0**53  # double precision represents every integer up to this one
 ROWS_PER_STEP = 8192  # that are converted at once
@@ -165,9 +164,8 @@ def check_converted(original: Any, array: Floats, param: str) -> None:
         raise _inexact(param, *map(int, np.argwhere(changed)[0]))
 
 
-def write_npz(arrays: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the bytes that `numpy.savez` writes, in blocks."""
+def write_npz(arrays: Mapping[str, Any]) -> bytes:
+    """Return the bytes that `numpy.savez` writes."""
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **arrays)
-    stream.seek(0)
-    yield from iter(lambda: stream.read(READ_BYTES), b"")
+    return stream.getvalue()

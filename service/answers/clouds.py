@@ -2,19 +2,21 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import fields
+from collections.abc import Callable, Collection
+from dataclasses import fields, replace
+from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 
-from service.answers.arrays import as_array, read_rows, write_npz
-from service.answers.writing import Records, join_blocks, write, write_document
+from service.answers.arrays import as_array, read_npy, read_rows, write_npz
+from service.answers.writing import MAX_ANSWER_BYTES, check_answer, write
 from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
 from service.cloud.points import Floats
 from service.control.search import ControlResult, find_form
-from service.errors import InvalidInput
-from service.schemas.reading import Raw, validate
+from service.errors import InvalidInput, MalformedInput
+from service.schemas.reading import Raw, parse_json, validate
 from service.schemas.requests import ControlParameters, DynamicsParameters
 from service.sequences import SequenceClassifier
 from service.settings import Settings
@@ -22,6 +24,7 @@ from service.settings import Settings
 INDEX = re.compile("0|[1-9][0-9]{0,8}")
 MODEL = "dynamics"  # the bundle that runs clouds
 CONTROL_LAYERS = 1000  # of the run that confirms a matrix
+NUMBER_BYTES = {"json": 25, "npz": 8}  # at most
 ARRAYS = ("assignment", "limits")
 SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 
@@ -52,13 +55,39 @@ def read_dynamics(content: Raw, settings: Settings) -> tuple[Floats, Parameters]
     return points, read_options(document, settings)
 
 
+def read_npy_dynamics(
+    content: Raw, query: bytes, model: Dynamics, settings: Settings
+) -> tuple[Floats, Parameters]:
+    """Read a cloud from npy, and the parameters of its run from the query."""
+    parameters = read_options(_from_query(query), settings, strict=False)
+    check = partial(model.check_size, parameters=parameters)
+    return read_npy(content, "points", **size_limits(settings), check=check), parameters
+
+
+def _from_query(query: bytes) -> dict[str, Any]:
+    """Return the parameters next to an npy body: A as JSON, include separated by commas or repeated."""
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise MalformedInput("the query string is not valid") from None
+    document: dict[str, Any] = {}
+    for name, value in pairs:
+        if name == "include":
+            document.setdefault(name, []).extend(part for part in value.split(",") if part)
+        elif name == "A":
+            document[name] = parse_json(value.encode(), param="A")
+        else:
+            document[name] = value
+    return document
+
+
 def describe_dynamics_result(result: Result, include: Collection[str] = ("assignment",)) -> dict[str, Any]:
-    """Return the document of a result, with arrays for long values, which `write_document` writes."""
+    """Return the document of a result, with arrays for long values, which `write` writes."""
     clusters = result.clusters
     document: dict[str, Any] = {
         **{name: getattr(result, name) for name in SUMMARY},
-        "leaders": Records(**vars(result.leaders)),
-        "clusters": Records(
+        "leaders": _objects(**vars(result.leaders)),
+        "clusters": _objects(
             id=np.arange(len(clusters)),
             kind=np.where(clusters.tie, "tie", "leader"),
             leaders=clusters.leaders,
@@ -82,7 +111,16 @@ def describe_dynamics_result(result: Result, include: Collection[str] = ("assign
     return document
 
 
-def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> Iterator[bytes]:
+def _objects(**columns: Any) -> list[dict[str, Any]]:
+    """Return objects with these fields."""
+    lists = [
+        column.tolist() if isinstance(column, np.ndarray) else [row.tolist() for row in column]
+        for column in columns.values()
+    ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> bytes:
     """Return the answer's arrays, and its summary as JSON in the array `summary`."""
     summary = {name: getattr(result, name) for name in SUMMARY}
     arrays: dict[str, Any] = {
@@ -113,41 +151,38 @@ def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> I
 
 def answer_dynamics(
     model: Dynamics,
-    points: Floats,
-    parameters: Parameters,
+    read: Callable[[], tuple[Floats, Parameters]],
     request_id: str,
     *,
     as_npz: bool,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> bytes:
-    """Run a cloud and write the answer."""
+    """Read a cloud, run it and write the answer."""
+    points, parameters = read()
+    parts = len({"trajectory", "softmax"} & parameters.include) or 1
+    number_bytes = NUMBER_BYTES["npz" if as_npz else "json"]
+    parameters = replace(parameters, max_numbers=MAX_ANSWER_BYTES // (parts * number_bytes))
     result = model.run(points, parameters, on_progress)
     if as_npz:
-        return join_blocks(dynamics_npz(request_id, result, parameters.include))
+        return check_answer(dynamics_npz(request_id, result, parameters.include))
     answer = describe_dynamics_result(result, parameters.include)
-    return join_blocks(write_document({"id": request_id, **answer}))
+    return check_answer(write({"id": request_id, **answer}))
 
 
-def answer_control(
-    points: Floats,
-    document: dict[str, Any],
-    model: Dynamics,
-    settings: Settings,
-    end_s: float,
-    request_id: str,
-) -> bytes:
-    """Solve a control problem and write the answer; `document` is the request without its points.
+def answer_control(content: Raw, model: Dynamics, settings: Settings, end_s: float, request_id: str) -> bytes:
+    """Read a control problem, solve it and write the answer.
 
     The search ends at `end_s` of the monotonic clock, which is the same in all processes.
     """
+    points, document = read_rows(content, "points", **size_limits(settings))
     answer = find_control(points, document, model, settings, max(0.0, end_s - time.monotonic()))
-    return join_blocks(write_document({"id": request_id, **answer}))
+    return check_answer(write({"id": request_id, **answer}))
 
 
 def answer_sequences(model: SequenceClassifier, name: str, sequences: list[Floats], request_id: str) -> bytes:
     """Classify sequences and write the answer."""
     data = [{"index": index, **result} for index, result in enumerate(model.classify(sequences))]
-    return join_blocks(write_document({"id": request_id, "model": name, "data": data}))
+    return check_answer(write({"id": request_id, "model": name, "data": data}))
 
 
 def find_control(

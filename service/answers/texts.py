@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from hardmax.models.texts import OffsetUnit
+from service.answers.prices import check_answers
 from service.errors import InvalidInput
 from service.runtime.card import HEAD
 from service.schemas.requests import ClassifyRequest
@@ -43,6 +44,7 @@ def read_tasks(body: ClassifyRequest, find: FindModel, settings: Settings) -> li
     options = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.offset_unit)
     max_texts, max_chars = settings.max_client_batch_size, settings.max_text_chars
     tasks = make_tasks(body.input, options, max_texts=max_texts, max_chars=max_chars)
+    check_answers(tasks)
     if body.without:
         spans = [(begin, end) for begin, end in body.without]
         check_spans(spans, tasks[0].text, body.offset_unit)

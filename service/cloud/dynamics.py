@@ -46,6 +46,7 @@ class Parameters:
     include: frozenset[str] = frozenset({"assignment"})
     trajectory_every: int = 1
     temperature: float | None = None  # of the softmax trajectory
+    max_numbers: float = math.inf  # of a trajectory in the answer
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ class Dynamics:
             raise TooLarge(problem, param="points")
         if parameters.stop == "never" and {"trajectory", "softmax"} & parameters.include:
             layers = parameters.max_layers // parameters.trajectory_every + 1
-            check_trajectory(layers, n, d, limits.max_bytes)
+            check_trajectory(layers, n, d, limits.max_bytes, parameters.max_numbers)
 
 
 class _Run:
@@ -180,7 +181,8 @@ class _Run:
         self._attention = Attention(session, self._tokens, parameters.tie_tolerance)
         records_points = bool({"trajectory", "softmax"} & include)
         step = parameters.trajectory_every
-        self._recorder = Recorder(self._cloud, step, max_bytes) if records_points else None
+        limits = max_bytes, parameters.max_numbers
+        self._recorder = Recorder(self._cloud, step, *limits) if records_points else None
         self._argmax = ArgmaxRecorder(self._cloud, max_bytes) if "argmax" in include else None
         self._gaps: list[LayerGap] = []
 

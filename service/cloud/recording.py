@@ -52,10 +52,10 @@ class ArgmaxRecorder:
 class Recorder:
     """Records the distinct points of layers; at the end of a run, returns the given points."""
 
-    def __init__(self, cloud: Cloud, step: int, max_bytes: int) -> None:
+    def __init__(self, cloud: Cloud, step: int, max_bytes: int, max_numbers: float) -> None:
         self._cloud = cloud
         self._step = step
-        self._max_bytes = max_bytes
+        self._limits = max_bytes, max_numbers
         self._recorded: list[tuple[int, Floats]] = []
 
     def record(self, layer: int, points: Floats) -> None:
@@ -81,11 +81,14 @@ class Recorder:
         return Trajectory(np.array(layers), points)
 
     def _check(self, layers: int) -> None:
-        check_trajectory(layers, len(self._cloud.inverse), self._cloud.points.shape[1], self._max_bytes)
+        check_trajectory(layers, len(self._cloud.inverse), self._cloud.points.shape[1], *self._limits)
 
 
-def check_trajectory(layers: int, n: int, d: int, max_bytes: int) -> None:
-    """Refuse a trajectory that would not fit in memory."""
+def check_trajectory(layers: int, n: int, d: int, max_bytes: int, max_numbers: float) -> None:
+    """Refuse a trajectory that would not fit in the answer or in memory."""
+    if layers * n * d > max_numbers:
+        problem = f"the answer holds {max_numbers // (n * d):.0f} layers of {n} points, not {layers}"
+        raise TooLarge(f"{problem}; raise trajectory_every or lower max_layers", param="trajectory_every")
     if 16 * layers * n * d > max_bytes:
         problem = f"a trajectory of {layers} layers of {n} points needs more than {max_bytes / 2**30:.1f} GiB"
         raise TooLarge(f"{problem}; raise trajectory_every", param="trajectory_every")

@@ -9,14 +9,13 @@ separate thread, one at a time, or, if it holds points, in a compute process (`p
 
 A short response is written on the event loop, a long one in a thread, and sent in pieces.
 
-Large requests take one of MAX_LARGE_REQUESTS slots. Together with PAYLOAD_LIMIT_MB and
-MAX_CONCURRENT_REQUESTS that bounds the memory of a process.
+Large requests take one of MAX_LARGE_REQUESTS slots, texts and clouds from different ones. Together with
+PAYLOAD_LIMIT_MB and MAX_CONCURRENT_REQUESTS that bounds the memory of a process.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from itertools import chain
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
@@ -25,13 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.answers.writing import (
-    JSON_BLOCK_BYTES,
-    MAX_RESPONSE_BYTES,
-    join_blocks,
-    write,
-    write_document,
-)
+from service.answers.writing import write
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
 from service.schemas.reading import MAX_JSON_BYTES, parse
 
@@ -41,7 +34,7 @@ NPZ = "application/x-npz"
 NDJSON = "application/x-ndjson"
 BINARY = "application/octet-stream"
 
-LARGE_BYTES = 1_000_000  # a larger body or response takes one of MAX_LARGE_REQUESTS slots
+MAX_INLINE_TEXTS = 16  # whose answers are written on the event loop, if no explanation is full
 MAX_SENT_BYTES = 262_144  # of a response, sent at once
 MAX_INLINE_BYTES = 65_536  # of a body that is parsed on the event loop, in half a millisecond
 
@@ -50,36 +43,6 @@ NO_STORE = {"cache-control": "no-store"}
 P = ParamSpec("P")
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
-
-
-class RequestSlot:
-    """The size of one request: of its body, or of its response if that is larger."""
-
-    def __init__(self, slots: asyncio.Semaphore) -> None:
-        self.response_bytes = 0  # expected
-        self._slots = slots
-        self._has_slot = False
-
-    async def expect_response(self, size: int) -> None:
-        """Refuse a response of more than MAX_RESPONSE_BYTES; wait for a slot if it is large."""
-        self.response_bytes = size
-        if size > MAX_RESPONSE_BYTES:
-            limit = f"{MAX_RESPONSE_BYTES / 1e6:g} MB"
-            raise TooLarge(f"the response would be over {limit}: send less at once, or ask for less")
-        if size > LARGE_BYTES:
-            await self.take_slot()
-
-    async def take_slot(self) -> None:
-        """Wait for one of MAX_LARGE_REQUESTS slots, unless the request has one."""
-        if not self._has_slot:
-            await self._slots.acquire()
-            self._has_slot = True
-
-    def release(self) -> None:
-        """Release the slot. Called when the request is answered."""
-        if self._has_slot:
-            self._has_slot = False
-            self._slots.release()
 
 
 class Body(NamedTuple):
@@ -201,12 +164,7 @@ def reply_json(value: Any) -> Response:
     return reply(write(value))
 
 
-async def reply_document(document: Any, size: RequestSlot) -> Response:
-    """Return a response with a document. A long one is written in a thread."""
-    if size.response_bytes <= JSON_BLOCK_BYTES:
-        return reply(write(document))
-    blocks = write_document(document)
-    first = next(blocks)
-    if len(first) <= JSON_BLOCK_BYTES:
-        return reply(first)
-    return reply(await asyncio.to_thread(join_blocks, chain([first], blocks)))
+async def write_answers(write: Callable[[], T], texts: int, *, is_long: bool = False) -> T:
+    """Return what `write` returns: computed on the event loop, or in a thread if that may take long."""
+    is_short = texts <= MAX_INLINE_TEXTS and not is_long
+    return write() if is_short else await asyncio.to_thread(write)

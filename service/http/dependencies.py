@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from service.http.bodies import RequestSlot
+from service.memory import HeldSlots
 from service.settings import PAGE_FILES
 from service.state import AppState
 
@@ -33,15 +33,15 @@ async def get_request_id(request: Request) -> str:
     return request_id
 
 
-async def get_size(request: Request) -> RequestSlot:
-    """Return the size of the request, which waits for a slot if it is large."""
-    size: RequestSlot = request.state.size
-    return size
+async def get_held(request: Request) -> HeldSlots:
+    """Return what the request holds until it is answered."""
+    held: HeldSlots = request.state.held
+    return held
 
 
 ServiceDep = Annotated[AppState, Depends(get_service)]
 RequestId = Annotated[str, Depends(get_request_id)]
-SizeDep = Annotated[RequestSlot, Depends(get_size)]
+HeldDep = Annotated[HeldSlots, Depends(get_held)]
 ModelInPath = Annotated[str, Path(description="The name of a model.")]
 VersionInPath = Annotated[str, Path(description="The digest of the model, or its first 12 digits.")]
 

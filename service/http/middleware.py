@@ -20,6 +20,7 @@ from contextlib import suppress
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.answers.prices import LARGE_BYTES
 from service.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -30,9 +31,9 @@ from service.errors import (
     Overloaded,
     TooLarge,
 )
-from service.http.bodies import LARGE_BYTES, RequestSlot
 from service.http.compression import ENCODINGS, BodyDecompressor
 from service.http.errors import DEADLINE_MESSAGE, BodyRefused, path_of, problem_response
+from service.memory import HeldSlots
 from service.observability.logging import log_request
 from service.settings import PAGE_FILES, Settings
 from service.state import AppState
@@ -43,6 +44,7 @@ SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy"
 CLOSE_HEADER = (b"connection", b"close")  # while the service stops
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
 METHODS = (*METHODS_WITH_BODY, "GET", "HEAD", "OPTIONS")  # others are counted as one
+CLOUD_ROUTES = ("/dynamics", "/control", "/sequences/classify")
 # exempt from MAX_CONCURRENT_REQUESTS
 PROBES = ("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready")
 
@@ -146,7 +148,9 @@ class Exchange:
         self._service = service
         self._max_bytes = service.settings.payload_limit_bytes
         self._small_bytes = min(LARGE_BYTES, self._max_bytes)
-        self._size = RequestSlot(service.large_requests)
+        is_cloud = path_of(scope) in CLOUD_ROUTES
+        self._large = service.large_clouds if is_cloud else service.large_texts
+        self._held = HeldSlots()
         self._watcher: asyncio.Task[None] | None = None
         self._timeout = asyncio.timeout(service.settings.request_timeout_s)
         headers = dict(scope["headers"])
@@ -166,7 +170,7 @@ class Exchange:
             Cancelled: The caller left.
             NotReady: The service stops, and its grace is over.
         """
-        self._scope["state"] |= {"size": self._size, "timeout": self._timeout, "caller_left": False}
+        self._scope["state"] |= {"held": self._held, "timeout": self._timeout, "caller_left": False}
         try:
             async with self._timeout:
                 await app(self._scope, self.receive, self.send)
@@ -183,7 +187,7 @@ class Exchange:
                 task.uncancel()
             raise NotReady("the service is stopping") from None
         finally:
-            self._size.release()
+            self._held.release_all()
             if self._watcher is not None:
                 self._watcher.cancel()
 
@@ -222,7 +226,7 @@ class Exchange:
         if size > self._max_bytes:
             limit = f"the limit of {self._max_bytes / 1e6:g} MB (PAYLOAD_LIMIT_MB)"
             raise BodyRefused(TooLarge(f"the body is over {limit}"))
-        await self._size.take_slot()
+        await self._held.take(self._large)
 
     async def _watch(self) -> None:
         """Cancel the request when the caller leaves. Nothing else receives after the end of the body."""

@@ -168,8 +168,13 @@ class Batcher(Generic[Item, Result]):
         since = self._running_since
         return not self._dead and (since is None or time.perf_counter() - since < stuck_after_s)
 
-    async def submit(self, key: Hashable, items: Sequence[Item]) -> Results[Result]:
-        """Return for each item, in order, its result or the exception that it raised."""
+    async def submit(
+        self, key: Hashable, items: Sequence[Item], *, admitted: bool = False
+    ) -> Results[Result]:
+        """Return for each item, in order, its result or the exception that it raised.
+
+        `admitted`: the call belongs to one that was not refused, and is not refused either.
+        """
         if self._dead:
             raise NotReady("inference is not available")
         if not items:
@@ -179,7 +184,7 @@ class Batcher(Generic[Item, Result]):
         waiting = [other for calls in self._queues.values() for other in calls if not other.future.done()]
         # no more of another call than the size of this call runs before it
         ahead = sum([min(other.remaining, call.remaining) for other in waiting])
-        if ahead and ahead + call.remaining > self._pace * self.wait_s:
+        if ahead and not admitted and ahead + call.remaining > self._pace * self.wait_s:
             raise Overloaded("too much is waiting already; try again shortly")
         self.depth += len(items)
         self._queues.setdefault(key, []).append(call)

@@ -1,12 +1,13 @@
-"""The worker process of `compute.py`: it runs one job after the other, within a bound of memory.
+"""The worker process of `compute.py`: it runs one job after the other, within bounds of memory and CPU time.
 
-    python -m service.runtime.compute_worker MEMORY_BYTES [MODULE..]
+    python -m service.runtime.compute_worker MEMORY_BYTES NICE [MODULE..]
 
 It reads jobs as pickles from standard input and writes answers to standard output. It ends when its input
 ends, even in the middle of a job: the server has then ended.
 """
 
 import importlib
+import math
 import os
 import pickle
 import queue
@@ -16,7 +17,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,8 +27,8 @@ import numpy as np
 from service.errors import InferenceError
 from service.memory import release_free_memory
 
+CHECK_S = 0.002  # between two looks at the CPU time of a job whose slice may be over
 PROGRESS_S = 0.1  # minimum time between two reports of a job
-NICE = 5  # text inference has priority where processors are few
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -35,16 +37,17 @@ def main(arguments: Sequence[str]) -> None:
     os.dup2(2, 1)  # the output of a job must not get between answers
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which finishes its requests
         signal.signal(number, signal.SIG_IGN)
-    for module in arguments[1:]:
+    for module in arguments[2:]:
         importlib.import_module(module)
     np.linalg.inv(np.eye(300) @ np.eye(300))  # the linear algebra library takes its buffers before the bound
-    os.nice(NICE)  # after the imports: a spare worker should be ready soon
+    os.nice(int(arguments[1]))  # after the imports: a worker should be ready soon
     _limit_memory(int(arguments[0]))
     resident = _resident_bytes()
     jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    cpu = Slice()
     threading.Thread(target=_read_jobs, args=(sys.stdin.buffer, jobs), daemon=True).start()
     while True:
-        kind, value = _run(answers, *jobs.get())
+        kind, value = _run(answers, cpu, *jobs.get())
         release_free_memory()
         _send(answers, (kind, value, _resident_bytes() - resident))
 
@@ -57,18 +60,56 @@ def _read_jobs(source: BinaryIO, jobs: queue.SimpleQueue[Any]) -> None:
         except EOFError:
             os._exit(0)
         except BaseException as error:  # noqa: BLE001 - sent to the server as the answer
-            jobs.put((_raise, (error,), False))
+            jobs.put((_raise, (error,), False, math.inf))
 
 
 def _raise(error: BaseException) -> None:
     raise error
 
 
-def _run(answers: BinaryIO, function: Any, args: Sequence[Any], wants_progress: bool) -> tuple[str, Any]:
-    """Return the result of a job, or its error."""
+class SliceEnd(BaseException):
+    """Ends a job at its slice; a BaseException, so that no job catches it."""
+
+
+class Slice:
+    """Ends jobs that take more CPU time than they may, between two steps of the interpreter."""
+
+    def __init__(self) -> None:
+        self._running = False
+        self._end_s = 0.0
+        signal.signal(signal.SIGALRM, self._check)
+
+    def run(self, job: Callable[[], Any], seconds: float) -> Any:
+        """Return the result of a job that takes at most this CPU time.
+
+        Raises:
+            SliceEnd: It takes more.
+        """
+        self._running = seconds < math.inf
+        try:
+            if self._running:
+                self._end_s = time.process_time() + seconds
+                signal.setitimer(signal.ITIMER_REAL, seconds, CHECK_S)
+            return job()
+        finally:
+            self._running = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _check(self, number: int, frame: object) -> None:
+        # subtle: the kernel's timers of CPU time (ITIMER_PROF) count whole ticks of up to 10 ms
+        if self._running and time.process_time() >= self._end_s:
+            raise SliceEnd
+
+
+def _run(
+    answers: BinaryIO, cpu: Slice, function: Any, args: Sequence[Any], wants_progress: bool, slice_s: float
+) -> tuple[str, Any]:
+    """Return the result of a job, or its error, or that its slice is over."""
     options = {"on_progress": Reporter(answers)} if wants_progress else {}
     try:
-        return "result", function(*args, **options)
+        return "result", cpu.run(partial(function, *args, **options), slice_s)
+    except SliceEnd:
+        return "slice", None
     except Exception as error:  # noqa: BLE001 - raised again in the server
         return "error", _portable(error)
 

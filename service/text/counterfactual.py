@@ -12,13 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from service.text.pipeline import Answer, ClassificationTask
-from service.text.spans import Span, from_codepoints
+from service.text.spans import Span, from_codepoints, merge_spans
 
 MAX_REMOVED_WORDS = 5  # of a counterfactual
 CANDIDATES_PER_ROUND = 12
 MAX_READ_CANDIDATES_PER_LEADER = 3  # tried next to the leader
 MAX_SUFFICIENT_WORDS = 16
 MAX_SEARCHED_TEXTS = 16  # of a request
+# What the searches run at most after the text itself: trials, and the words of those that keep only a few.
+FLIP_TRIALS = sum(range(CANDIDATES_PER_ROUND, CANDIDATES_PER_ROUND - MAX_REMOVED_WORDS, -1))
+SUFFICIENT_TRIALS = sum(range(2, MAX_SUFFICIENT_WORDS + 1)) + MAX_SUFFICIENT_WORDS
+SUFFICIENT_WORDS = sum(k + k * (k - 1) for k in range(1, MAX_SUFFICIENT_WORDS + 1))
 
 Word = dict[str, Any]
 Search = Generator[Sequence[ClassificationTask], Sequence[Answer], Answer | None]
@@ -85,7 +89,7 @@ def _explained_task(task: ClassificationTask) -> ClassificationTask:
 def _task_without(task: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
     """Return the task that predicts the label of the text without these words, without an explanation."""
     options = replace(task.options, heads=task.options.heads[:1], explain="none", trajectory=False)
-    return ClassificationTask(task.text, options, [*task.without, *map(_span, words)])
+    return ClassificationTask(task.text, options, merge_spans([*task.without, *map(_span, words)]))
 
 
 def _rank_words(answer: Answer) -> list[Word]:

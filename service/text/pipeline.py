@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from sys import getsizeof
 from typing import Any
 
 from hardmax.models.texts import Explain, OffsetUnit
@@ -31,13 +30,6 @@ CHARS_PER_RUN = 200_000  # that one run tokenizes; the texts after them wait for
 # A score is the contribution of a word to one label of one head.
 MAX_SCORES = 500_000  # of a text, and of the texts that are answered in one run
 MAX_REQUEST_SCORES = 20_000_000  # of all texts of a request
-# The bytes that an answer takes, as JSON and as objects
-TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}  # for each text
-CHAR_BYTES = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text
-WORD_BYTES = 1_400  # for each word in a full explanation
-POSITION_BYTES = 150  # for each word's position at one layer of a trajectory
-NUMBERS_PER_LABEL = {"none": 3, "leaders": 20, "full": 20}
-LABEL_BYTES = 60  # for each of these numbers, for each label after the first
 _ASCII_LETTERS = string.ascii_letters.encode()
 
 
@@ -60,19 +52,6 @@ class ClassifyOptions:
     def n_logits(self) -> int:
         """The number of logits of all heads."""
         return sum([head.rule.n_logits for head in self.heads])
-
-    def estimated_response_bytes(self, texts: Sequence[str]) -> int:
-        """Estimate the memory of the texts and their answers, beyond the body."""
-        n_bytes = sum([len(text.encode()) for text in texts])
-        size = TEXT_BYTES[self.explain] * len(texts) + CHAR_BYTES[self.explain] * n_bytes
-        numbers = NUMBERS_PER_LABEL[self.explain] * len(texts)
-        if self.explain == "full" or self.trajectory:
-            words = sum(map(max_words, texts))
-            size += 8 * POSITION_BYTES * words if self.trajectory else 0
-            if self.explain == "full":
-                size, numbers = size + WORD_BYTES * words, numbers + words
-        size = size * len(self.heads) + LABEL_BYTES * numbers * (self.n_logits - len(self.heads))
-        return size + sum(map(getsizeof, texts))  # four bytes a character if there is an emoji
 
 
 def max_words(text: str) -> int:
@@ -111,8 +90,17 @@ class ClassificationTask:
     def size(self) -> int:
         """The tokens that are left; an estimate where the text is not tokenized yet."""
         if self.tokenized is None:
-            return min(MAX_WORDS, len(self.text) // CHARS_PER_TOKEN + 1)
+            return min(MAX_WORDS, self._count_chars() // CHARS_PER_TOKEN + 1)
         return sum([len(token_ids) for token_ids, _ in self.waiting]) + 1
+
+    def _count_chars(self) -> int:
+        """Return the number of characters; with `without` those of the words that are left."""
+        if not self.without:
+            return len(self.text)
+        ends = chain([0], (end for _, end in self.without))
+        begins = chain((begin for begin, _ in self.without), [len(self.text)])
+        kept = [self.text[end:begin] for end, begin in zip(ends, begins, strict=True)]
+        return sum(map(len, " ".join(kept).split()))
 
     def tokenize(self) -> None:
         """Tokenize the text and remove the words of `without`.

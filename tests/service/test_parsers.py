@@ -26,7 +26,7 @@ from starlette.requests import Request
 
 from model_export.measure.served import ServedModel
 from service.answers.arrays import read_npy, read_rows
-from service.answers.writing import write_document
+from service.answers.writing import write
 from service.cloud.points import Floats
 from service.errors import BundleError, InputError, InvalidInput
 from service.http.bodies import JSON, NPY, body_type
@@ -74,7 +74,7 @@ def check_written(document: dict[str, Any]) -> None:
     """Check that a document written in parts is equal JSON."""
     expected = json.loads(json.dumps(_without_nan(document)))
     try:
-        written = json.loads(b"".join(write_document(document)))
+        written = json.loads(write(document))
     except orjson.JSONEncodeError as error:  # an integer of more than 64 bits: no answer has one
         raise InvalidInput(str(error)) from None
     assert written == expected

@@ -3,6 +3,9 @@
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +17,41 @@ PID = os.getpid
 def sleep(seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()
+
+
+def spend(seconds: float) -> int:
+    """Use the processor."""
+    end_s = time.process_time() + seconds
+    while time.process_time() < end_s:
+        sum(range(100))
+    return os.getpid()
+
+
+def spend_in_callbacks(seconds: float) -> int:
+    """Use the processor where most exceptions are swallowed."""
+    end_s = time.process_time() + seconds
+    while time.process_time() < end_s:
+        with suppress(Exception):
+            sum(map(partial(pow, 2), range(100)))
+    return os.getpid()
+
+
+def cpu_s() -> float:
+    return time.process_time()
+
+
+def signal_self(number: int) -> str:
+    os.kill(os.getpid(), number)
+    return "not ended"
+
+
+def signal_once(path: str, number: int) -> str:
+    """Send a signal to the process that runs this first."""
+    with Path(path).open("a") as file:
+        file.write("x")
+    if Path(path).read_text() == "x":
+        signal_self(number)
+    return "second time"
 
 
 def allocate(megabytes: int) -> int:

@@ -1,7 +1,6 @@
 """POST /classify: labels of texts, with exact explanations."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -9,20 +8,20 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hardmax.models.texts import ClassifyResponse
+from service.answers.prices import check_answers, check_searches, is_large
 from service.answers.texts import (
-    RunTasks,
     add_searches,
     build_document,
     raise_first,
     read_tasks,
     select_searches,
 )
+from service.answers.writing import check_answer, write_entries
 from service.http import examples
-from service.http.bodies import RequestSlot, json_body, reply_document
-from service.http.dependencies import ServiceDep, SizeDep
+from service.http.bodies import json_body, reply, write_answers
+from service.http.dependencies import HeldDep, ServiceDep
 from service.schemas.requests import ClassifyRequest
 from service.state import AppState
-from service.text.counterfactual import Search
 from service.text.decision import abstain_as_neutral
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
 
@@ -38,7 +37,7 @@ async def classify(
     body: Annotated[ClassifyRequest, json_body(ClassifyRequest)],
     request: Request,
     service: ServiceDep,
-    size: SizeDep,
+    held: HeldDep,
 ) -> Response:
     """Return the label of each text with its exact explanation.
 
@@ -50,29 +49,18 @@ async def classify(
     """
     await service.load_models(body.model or service.settings.default_model)
     tasks = read_tasks(body, service.registry.find, service.settings)
-    await size.expect_response(tasks[0].options.estimated_response_bytes([task.text for task in tasks]))
+    searches = select_searches(body)
+    check_searches(tasks, searches, service.settings)
+    if is_large(tasks):
+        await held.take(service.large_texts)
     results = await queue_tasks(service, tasks)
-    if body.flip or body.sufficient:
-        submit = partial(service.texts.submit, tasks[0].options.encoder)  # in turn with other requests
-        await run_searches(tasks, results, select_searches(body), submit)
+    submit = partial(service.texts.submit, tasks[0].options.encoder, admitted=True)
+    for task, answers in zip(tasks, results, strict=True) if searches else ():  # one after the other
+        await add_searches(task, answers, searches, submit)
     document = build_document(body.model or service.settings.default_model, results)
-    return await reply_document({"id": request.state.request_id, **document}, size)
-
-
-async def run_searches(
-    tasks: Sequence[ClassificationTask],
-    results: Sequence[list[Answer]],
-    searches: Mapping[str, Callable[[ClassificationTask], Search]],
-    run: RunTasks,
-) -> None:
-    """Add the results of searches to all answers. If one search is refused, the others end too."""
-    pairs = zip(tasks, results, strict=True)
-    running = [asyncio.create_task(add_searches(*pair, searches, run)) for pair in pairs]
-    try:
-        await asyncio.gather(*running)
-    finally:
-        for search in running:
-            search.cancel()
+    document = {"id": request.state.request_id, **document}
+    written = await write_answers(partial(write_entries, document), len(tasks), is_long=bool(held))
+    return reply(check_answer(written))
 
 
 async def queue_tasks(service: AppState, tasks: Sequence[ClassificationTask]) -> list[list[Answer]]:
@@ -90,11 +78,10 @@ async def label_texts(
     options: ClassifyOptions,
     param: str,
     neutral: bool,
-    size: RequestSlot,
 ) -> list[Answer]:
     """Return one head's answers, for protocols that know only labels. `neutral` replaces abstaining."""
     max_texts, max_chars = service.settings.max_client_batch_size, service.settings.max_text_chars
     tasks = make_tasks(inputs, options, param, max_texts=max_texts, max_chars=max_chars)
-    await size.expect_response(options.estimated_response_bytes([task.text for task in tasks]))
+    check_answers(tasks, param)
     answers = [answer for (answer,) in await queue_tasks(service, tasks)]
     return [abstain_as_neutral(answer) if neutral else answer for answer in answers]

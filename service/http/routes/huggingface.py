@@ -9,6 +9,7 @@ texts on which it abstains, by their index.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
@@ -17,10 +18,11 @@ from starlette.responses import Response
 
 from hardmax.models.document import Items
 from service.answers.texts import find_heads
+from service.answers.writing import write_list
 from service.errors import InvalidInput
 from service.http import examples
-from service.http.bodies import RequestSlot, json_body, reply_document
-from service.http.dependencies import ModelInPath, NeutralDep, ServiceDep, SizeDep
+from service.http.bodies import json_body, reply, write_answers
+from service.http.dependencies import ModelInPath, NeutralDep, ServiceDep
 from service.http.routes.classify import label_texts
 from service.schemas.protocols import ProtocolRequest, ResponseModel
 from service.schemas.requests import TEXTS
@@ -90,21 +92,21 @@ ENDPOINT = examples.route(EndpointRequest, examples.ENDPOINT_INPUTS, SCORES_MODE
 
 
 @router.post("/", **ENDPOINT, summary="Classify texts, as an inference endpoint")
-async def endpoint(body: EndpointBody, service: ServiceDep, neutral: NeutralDep, size: SizeDep) -> Response:
+async def endpoint(body: EndpointBody, service: ServiceDep, neutral: NeutralDep) -> Response:
     """Return a list of labels and scores for each text, the best first, by the default model.
 
     For `huggingface_hub.InferenceClient(base_url=...)` and callers of inference endpoints. With
     `candidate_labels` one text has one list.
     """
-    return await _answer_endpoint(body, service, service.settings.default_model, neutral, size)
+    return await _answer_endpoint(body, service, service.settings.default_model, neutral)
 
 
 @router.post("/models/{name}", **ENDPOINT, summary="Classify texts with a model, as an inference endpoint")
 async def endpoint_of_model(
-    body: EndpointBody, service: ServiceDep, name: ModelInPath, neutral: NeutralDep, size: SizeDep
+    body: EndpointBody, service: ServiceDep, name: ModelInPath, neutral: NeutralDep
 ) -> Response:
     """Answer by the model in the path: the base URL of the client ends in `/models/NAME`."""
-    return await _answer_endpoint(body, service, name, neutral, size)
+    return await _answer_endpoint(body, service, name, neutral)
 
 
 @router.post(
@@ -116,20 +118,17 @@ async def predict(
     body: Annotated[PredictRequest, json_body(PredictRequest)],
     service: ServiceDep,
     neutral: NeutralDep,
-    size: SizeDep,
 ) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
     heads = find_heads(service.registry.find, [service.settings.default_model])
     options = ClassifyOptions(heads, "none", truncate=body.truncate)
     neutral = neutral and not body.raw_scores
-    answers = await label_texts(service, _unwrap_texts(body.inputs), options, "inputs", neutral, size)
+    answers = await label_texts(service, _unwrap_texts(body.inputs), options, "inputs", neutral)
     ranked = [_rank_labels(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
-    return await _reply(ranked[0] if isinstance(body.inputs, str) else ranked, answers, size)
+    return await _reply(ranked[0] if isinstance(body.inputs, str) else ranked, answers)
 
 
-async def _answer_endpoint(
-    body: EndpointRequest, service: AppState, name: str, neutral: bool, size: RequestSlot
-) -> Response:
+async def _answer_endpoint(body: EndpointRequest, service: AppState, name: str, neutral: bool) -> Response:
     await service.load_models(name)
     heads, parameters = find_heads(service.registry.find, [name]), body.parameters
     labels, candidates = heads[0].rule.labels, parameters.candidate_labels
@@ -141,15 +140,15 @@ async def _answer_endpoint(
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
     options = ClassifyOptions(heads, "none")
-    answers = await label_texts(service, body.inputs, options, "inputs", neutral and not raw, size)
+    answers = await label_texts(service, body.inputs, options, "inputs", neutral and not raw)
     ranked = [_rank_labels(answer, raw=raw, top_k=parameters.top_k, among=candidates) for answer in answers]
     zero_shot = candidates is not None and isinstance(body.inputs, str)  # then one list
-    return await _reply(ranked[0] if zero_shot else ranked, answers, size)
+    return await _reply(ranked[0] if zero_shot else ranked, answers)
 
 
-async def _reply(ranked: Any, answers: Sequence[Answer], size: RequestSlot) -> Response:
+async def _reply(ranked: Any, answers: Sequence[Answer]) -> Response:
     """Respond with labels and scores; a header lists the texts on which the model abstains."""
-    response = await reply_document(ranked, size)
+    response = reply(await write_answers(partial(write_list, ranked), len(answers)))
     abstained = [str(index) for index, answer in enumerate(answers) if answer["abstain_reason"]]
     if abstained:
         more = ["..."] if len(abstained) > MAX_LISTED else []

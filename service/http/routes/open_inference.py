@@ -7,7 +7,6 @@ are JSON or, with the binary tensor extension, bytes after the JSON, whose lengt
 by its repository and statistics.
 """
 
-import asyncio
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,11 +15,10 @@ from starlette.responses import Response
 
 from service import __version__
 from service.answers.tensors import INPUT, OUTPUTS, read_request, requested_outputs, write_response
-from service.answers.writing import JSON_BLOCK_BYTES
 from service.errors import InvalidInput, NotFound
 from service.http import examples
-from service.http.bodies import BINARY, NO_STORE, UntypedBodyDep, parse_body, reply
-from service.http.dependencies import OPEN, ModelInPath, NeutralDep, ServiceDep, SizeDep, VersionInPath
+from service.http.bodies import BINARY, NO_STORE, UntypedBodyDep, parse_body, reply, write_answers
+from service.http.dependencies import OPEN, ModelInPath, NeutralDep, ServiceDep, VersionInPath
 from service.http.routes.classify import label_texts
 from service.runtime.card import HEAD
 from service.runtime.registry import RegistryEntry
@@ -152,7 +150,6 @@ async def infer(
     request: Request,
     service: ServiceDep,
     neutral: NeutralDep,
-    size: SizeDep,
 ) -> Response:
     """Classify the texts of the tensor `text`, with or without the binary tensor extension."""
     if entry.kind != HEAD:
@@ -170,11 +167,10 @@ async def infer(
     # the version in the answer is that of the entry, which a reload may have replaced meanwhile
     heads = (entry.model or service.registry.find(entry.name, HEAD),)
     options = ClassifyOptions(heads, "leaders" if "leaders" in outputs else "none")
-    answers = await label_texts(service, texts, options, INPUT, neutral, size)
+    answers = await label_texts(service, texts, options, INPUT, neutral)
     head = {"model_name": entry.name, "model_version": entry.digest[:12]}
     write = partial(write_response, head, infer_request, outputs, answers)
-    is_short = size.response_bytes <= JSON_BLOCK_BYTES
-    content, json_length = write() if is_short else await asyncio.to_thread(write)
+    content, json_length = await write_answers(write, len(texts))
     if json_length is None:
         return reply(content)
     return reply(content, BINARY, {**NO_STORE, HEADER_LENGTH: str(json_length)})
@@ -199,10 +195,9 @@ async def version_infer(
     request: Request,
     service: ServiceDep,
     neutral: NeutralDep,
-    size: SizeDep,
 ) -> Response:
     """Classify texts with a version of a model."""
-    return await infer(body, entry, request, service, neutral, size)
+    return await infer(body, entry, request, service, neutral)
 
 
 @extensions.get(

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
@@ -19,20 +18,20 @@ from starlette.types import Receive, Scope, Send
 
 from hardmax.models.clouds import ControlResponse, DynamicsResult
 from hardmax.models.sequences import SequencesResponse
-from service.answers.arrays import read_arrays, read_npy, read_rows
+from service.answers.arrays import read_arrays
 from service.answers.clouds import (
     MODEL,
     answer_control,
     answer_dynamics,
     answer_sequences,
     read_dynamics,
-    read_options,
+    read_npy_dynamics,
     size_limits,
 )
-from service.answers.writing import MAX_RESPONSE_BYTES, write
-from service.cloud.dynamics import Dynamics, Parameters, Progress
-from service.cloud.points import Floats
-from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
+from service.answers.prices import body_s, sequences_s
+from service.answers.writing import write
+from service.cloud.dynamics import Dynamics, Progress
+from service.errors import DeadlineExceeded, HardmaxError
 from service.http import examples
 from service.http.bodies import (
     JSON,
@@ -46,9 +45,9 @@ from service.http.bodies import (
     preferred_type,
     reply,
 )
-from service.http.dependencies import RequestId, ServiceDep, SizeDep
+from service.http.dependencies import HeldDep, RequestId, ServiceDep
 from service.http.errors import DEADLINE_MESSAGE, describe_error, error_document, log_error
-from service.schemas.reading import parse_json, validate
+from service.schemas.reading import validate
 from service.schemas.requests import (
     ControlRequest,
     DynamicsParameters,
@@ -57,13 +56,8 @@ from service.schemas.requests import (
     SequencesRequest,
 )
 from service.sequences import SequenceClassifier
-from service.settings import Settings
 
 UNBUFFERED = {"x-accel-buffering": "no"}  # nginx passes each line on at once
-SMALL_NUMBERS = 4_096  # numbers times layers: a smaller job waits only for such jobs
-LARGE_NUMBERS = 65_536  # numbers: larger jobs run one at a time
-NUMBER_BYTES = 8  # of a number in an answer, at least
-OUTPUT_BYTES = 32  # of an output of a sequence while its answer is written
 CONTROL_TIME_SHARE = 0.8  # of its time, after which a search answers with the best form so far
 
 router = APIRouter(tags=["inference"])
@@ -87,7 +81,7 @@ QUERY = [
     summary="Run a point cloud to its certified limits",
 )
 async def dynamics(
-    body: BodyDep, request: Request, service: ServiceDep, request_id: RequestId, size: SizeDep
+    body: BodyDep, request: Request, service: ServiceDep, request_id: RequestId, held: HeldDep
 ) -> Response:
     """Run hardmax attention on a point cloud until its limits are certified.
 
@@ -99,42 +93,21 @@ async def dynamics(
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     if body.media_type == NPY:
         query = request.scope["query_string"]
-        points, parameters = await parse_body(
-            service.run_in_parser, _read_npy, body.content, query, model, service.settings
-        )
+        read = partial(read_npy_dynamics, body.content, query, model, service.settings)
     else:
-        points, parameters = await parse_body(
-            service.compute.run, read_dynamics, body.content, service.settings
-        )
-    longest = trajectory = 0  # counts of its numbers: at most, and for certain
-    if "trajectory" in parameters.include:
-        longest = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
-    if parameters.stop == "never":
-        trajectory = longest
-    else:  # it may end earlier: it is not refused, but takes a slot
-        longest = min(longest, MAX_RESPONSE_BYTES // NUMBER_BYTES)
-    await size.expect_response(max(NUMBER_BYTES * longest, points.nbytes))
+        read = partial(read_dynamics, body.content, service.settings)
     work = partial(
         service.compute.run,
         partial(answer_dynamics, as_npz=answer_type == NPZ),
         model,
-        points,
-        parameters,
+        read,
         request_id,
-        small=points.size * (parameters.max_layers if parameters.stop == "never" else 1) <= SMALL_NUMBERS,
-        large=max(trajectory, points.size) > LARGE_NUMBERS,
+        seconds=body_s(len(body.content), is_npy=body.media_type == NPY),
+        held=held,
     )
     if answer_type == NDJSON:
         return await _stream(_lines(work), request)
     return reply(await work(), answer_type)
-
-
-def _read_npy(
-    content: bytearray, query: bytes, model: Dynamics, settings: Settings
-) -> tuple[Floats, Parameters]:
-    parameters = read_options(_from_query(query), settings, strict=False)
-    check = partial(model.check_size, parameters=parameters)
-    return read_npy(content, "points", **size_limits(settings), check=check), parameters
 
 
 class LineStream(StreamingResponse):
@@ -176,12 +149,14 @@ async def _lines(
     The work does not wait for the client.
     """
     latest: Progress | None = None
+    layer = -1
     updated = asyncio.Event()
 
     def report(progress: Progress) -> None:
-        nonlocal latest
-        latest = progress
-        updated.set()
+        nonlocal latest, layer
+        if progress.layer > layer:  # a job that begins again in the next lane reports again
+            latest, layer = progress, progress.layer
+            updated.set()
 
     working = asyncio.create_task(work(on_progress=report))
     working.add_done_callback(lambda task: updated.set())
@@ -207,44 +182,25 @@ def _error_line(error: HardmaxError, request: Request) -> bytes:
     return write(error_document(kind, message, param, request.state.request_id)) + b"\n"
 
 
-def _from_query(query: bytes) -> dict[str, Any]:
-    """Return the parameters next to an npy body: A as JSON, include separated by commas or repeated."""
-    try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
-    except ValueError:
-        raise MalformedInput("the query string is not valid") from None
-    document: dict[str, Any] = {}
-    for name, value in pairs:
-        if name == "include":
-            document.setdefault(name, []).extend(part for part in value.split(",") if part)
-        elif name == "A":
-            document[name] = parse_json(value.encode(), param="A")
-        else:
-            document[name] = value
-    return document
-
-
 @router.post(
     "/sequences/classify",
     **examples.route(SequencesRequest, examples.SEQUENCES, SequencesResponse, examples.LABELS),
     summary="Classify sequences of points",
 )
 async def classify_sequences(
-    body: BodyDep, service: ServiceDep, request_id: RequestId, size: SizeDep
+    body: BodyDep, service: ServiceDep, request_id: RequestId, held: HeldDep
 ) -> Response:
     """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
     limits = {"max_arrays": service.settings.max_client_batch_size, **size_limits(service.settings)}
-    sequences, document = await parse_body(
-        service.compute.run, read_arrays, body.content, "sequences", **limits
-    )
+    # the name of the model is in the body: a long one is a job of its own
+    parse = partial(service.compute.run, seconds=body_s(len(body.content)), held=held)
+    sequences, document = await parse_body(parse, read_arrays, body.content, "sequences", **limits)
     name = validate(document, SequencesEnvelope).model
     await service.load_models(name)
     model: SequenceClassifier = service.registry.find(name, "sequences")
-    await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
-    numbers = sum(sequence.size for sequence in sequences)
-    small, large = numbers <= SMALL_NUMBERS, numbers > LARGE_NUMBERS
+    seconds = sequences_s(map(len, sequences), model.dimension)
     arguments = model, name, sequences, request_id
-    return reply(await service.compute.run(answer_sequences, *arguments, small=small, large=large))
+    return reply(await service.compute.run(answer_sequences, *arguments, seconds=seconds, held=held))
 
 
 @router.post(
@@ -252,18 +208,15 @@ async def classify_sequences(
     **examples.route(ControlRequest, examples.CONTROL, ControlResponse, examples.CONTROLLED),
     summary="Find a matrix A under which chosen points lead",
 )
-async def control(body: BodyDep, service: ServiceDep, request_id: RequestId, size: SizeDep) -> Response:
+async def control(body: BodyDep, service: ServiceDep, request_id: RequestId, held: HeldDep) -> Response:
     """Find a matrix A under which chosen points are leaders.
 
     `assignment` names the leader of each token, `leaders` only the tokens that should lead. The answer is a
     matrix that is proved to do so, with the dynamics run under it; or a certificate that no matrix does; or,
     rarely, neither (`feasible` is null).
     """
-    settings = service.settings
-    end_s = time.monotonic() + CONTROL_TIME_SHARE * settings.request_timeout_s
-    points, constraints = await parse_body(
-        service.compute.run, read_rows, body.content, "points", **size_limits(settings)
-    )
+    end_s = time.monotonic() + CONTROL_TIME_SHARE * service.settings.request_timeout_s
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    arguments = points, constraints, model, settings, end_s, request_id
-    return reply(await service.compute.run(answer_control, *arguments, large=points.size > LARGE_NUMBERS))
+    arguments = body.content, model, service.settings, end_s, request_id
+    seconds = body_s(len(body.content))
+    return reply(await service.compute.run(answer_control, *arguments, seconds=seconds, held=held))

@@ -73,11 +73,13 @@ def test_large_requests_wait_for_each_other_and_small_ones_pass(models: Path) ->
 
 def test_response_over_the_limit_is_refused_before_the_work(models: Path) -> None:
     points = np.random.default_rng(0).normal(size=(2000, 2)).tolist()
-    document = {"points": points, "stop": "never", "max_layers": 50_000, "include": ["trajectory"]}
+    document = {"points": points, "stop": "never", "max_layers": 650, "include": ["trajectory"]}
     with in_process(models) as client:
         response = client.post("/dynamics", json=document)
         assert (response.status_code, response.json()["error"]["type"]) == (413, "too_large")
-        assert "256 MB" in response.json()["error"]["message"]
+        assert "holds 640 layers of 2000 points, not 651" in response.json()["error"]["message"]
+        longest = client.post("/dynamics", json={**document, "max_layers": 639, "alpha": 1e-9})
+        assert len(longest.json()["trajectory"]["points"]) == 640
         shorter = client.post("/dynamics", json={**document, "max_layers": 60, "trajectory_every": 20})
         assert shorter.json()["trajectory"]["layers"] == [0, 20, 40, 60]
 

@@ -1,7 +1,5 @@
 """POST /classify: several models, options, media types, and bodies that are refused."""
 
-import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +8,6 @@ import pytest
 from bundles import write_encoder, write_head
 from refusals import JSON, refusal
 from server import in_process
-
-from service.answers.texts import Results
-from service.errors import Overloaded
-from service.http.routes.classify import run_searches
-from service.text.counterfactual import find_counterfactual
-from service.text.pipeline import ClassificationTask, ClassifyOptions
 
 
 def classify(client: httpx.Client, text: str, **options: Any) -> dict[str, Any]:
@@ -146,28 +138,29 @@ def test_classify_takes_json_by_any_of_its_names_and_in_chunks(client: httpx.Cli
             assert response.json()["data"][0]["label"] == "positive"
 
 
-def test_searches_end_when_one_of_the_same_request_is_refused() -> None:
-    head: Any = None
-    options = ClassifyOptions((head,), "none")
-    cancelled: list[str] = []
+def test_search_that_may_take_too_long_is_refused_at_once(models: Path) -> None:
+    """It was refused with 429 by its own trials, after 10 to 41 seconds of work."""
+    long, short = "the film was a superb film " * 400, "the film was a superb film " * 40
+    with in_process(models, request_timeout_s=30, intra_op_threads=1) as client:
+        for texts, param in (([long, short], "input[0]"), ([short] * 16, "input")):
+            response = client.post("/classify", json={"input": texts, "flip": True})
+            assert refusal(response) == (413, "too_large", param)
+            assert "of computing, the limit is 22 s" in response.json()["error"]["message"]
+        # its trials have 16 words at most, however long the text is
+        response = client.post("/classify", json={"input": long, "sufficient": True})
+        assert response.status_code == 200
 
-    async def classify_tasks(batch: Sequence[ClassificationTask]) -> Results:
-        if batch[0].text == "refused":
-            raise Overloaded("too much is waiting already")
-        try:
-            await asyncio.sleep(60)
-        finally:
-            cancelled.append(batch[0].text)
-        return []
 
-    async def refuse_one() -> None:
-        tasks = [ClassificationTask("waits", options), ClassificationTask("refused", options)]
-        with pytest.raises(Overloaded):
-            await run_searches(tasks, [[{}], [{}]], {"flip": find_counterfactual}, classify_tasks)
-        await asyncio.sleep(0)
-        assert cancelled == ["waits"]
-
-    asyncio.run(refuse_one())
+def test_full_explanations_are_answered_for_a_bounded_number_of_texts(models: Path) -> None:
+    with in_process(models) as client:
+        for options in ({"explain": "full"}, {"trajectory": True}):
+            response = client.post("/classify", json={"input": ["a film"] * 64, **options})
+            assert len(response.json()["data"]) == 64
+            response = client.post("/classify", json={"input": ["a film"] * 65, **options})
+            assert refusal(response) == (413, "too_large", "input")
+        response = client.post("/classify", json={"input": ["a film " * 1_000] * 21, "explain": "full"})
+    assert refusal(response) == (413, "too_large", "input")
+    assert "words x models of full explanations, the limit is 40000" in response.json()["error"]["message"]
 
 
 def test_sufficient_words_are_answered_for_a_bounded_number_of_texts(client: httpx.Client) -> None:

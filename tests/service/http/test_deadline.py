@@ -13,6 +13,7 @@ from server import eventually, in_process
 
 from service.errors import Cancelled
 from service.http.middleware import Exchange
+from service.memory import Slots
 
 
 class Cloud:
@@ -30,7 +31,7 @@ def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
 
     async def work() -> None:
         settings = SimpleNamespace(request_timeout_s=60, payload_limit_bytes=1_000_000)
-        service: Any = SimpleNamespace(settings=settings, draining=False, large_requests=asyncio.Semaphore(1))
+        service: Any = SimpleNamespace(settings=settings, draining=False, large_texts=Slots(1))
         messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
 
         async def receive() -> dict[str, str]:
@@ -38,7 +39,9 @@ def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
 
         async def request() -> None:
             with pytest.raises(Cancelled):
-                await Exchange({"headers": [], "state": {}}, receive, print, service).run(app)
+                await Exchange(
+                    {"path": "/classify", "headers": [], "state": {}}, receive, print, service
+                ).run(app)
 
         await asyncio.create_task(request())  # one task for each request, as in uvicorn
         gc.collect()

@@ -17,7 +17,7 @@ from refusals import refusal
 from server import Server, eventually, in_process
 
 from service.cloud.dynamics import Dynamics, Limits
-from service.http.bodies import MAX_SENT_BYTES, RequestSlot
+from service.http.bodies import MAX_SENT_BYTES
 from service.loaders import domain_loaders
 from service.runtime.registry import Loader
 from service.runtime.session import Runtime
@@ -79,26 +79,6 @@ def test_npy_that_is_too_large_as_doubles_is_refused_before_it_is_converted(mode
     assert refusal(response) == (413, "too_large", "points")
     assert "need 1.6 GiB" in response.json()["error"]["message"]
     assert peak_bytes < 40e6
-
-
-def test_trajectory_that_may_become_long_takes_a_slot_of_large_requests(
-    models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A step size this small needs all layers that the request allows."""
-    taken: list[RequestSlot] = []
-    take_slot = RequestSlot.take_slot
-
-    async def note(slot: RequestSlot) -> None:
-        taken.append(slot)
-        await take_slot(slot)
-
-    monkeypatch.setattr(RequestSlot, "take_slot", note)
-    body = {"points": TRIANGLE.tolist(), "alpha": 1e-9, "include": ["trajectory"]}
-    with in_process(models) as client:
-        for max_layers, slots in ((100, 0), (9_000, 1)):
-            response = client.post("/dynamics", json={**body, "max_layers": max_layers})
-            assert response.json()["layers"] == max_layers
-            assert len(taken) == slots
 
 
 def test_result_of_a_stream_is_one_line_sent_in_pieces(client: httpx.Client) -> None:

@@ -249,7 +249,10 @@ async def test_large_call_does_not_get_others_refused() -> None:
         short = [await enqueue(batcher, Work(50, 30)) for _ in range(20)]
         with pytest.raises(Overloaded):  # behind twenty calls of its kind
             await batcher.submit("k", [Work(1, 500)])
+        # a trial of a search that was not refused is not refused either
+        trial = asyncio.create_task(batcher.submit("k", [Work(1, 500)], admitted=True))
         doubler.gate.set()
+        assert await trial == [2]
         assert await asyncio.gather(*short) == [[100]] * 20
         assert len(await long) == 100
 
