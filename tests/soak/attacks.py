@@ -118,6 +118,35 @@ def small_bodies_of_many_numbers(port: int) -> list[bytes]:
     return hold(port, 8, cloud_request(points, "max_layers=1"))
 
 
+def crawling_clouds(port: int) -> list[bytes]:
+    """Send clouds of three points that run for all their layers, also with a trajectory, and disconnect."""
+    points = np.array([[2, 0], [1, 0.9], [-0.1, 0.5]])
+    endless = "alpha=1e-12&stop=converged&tolerance=0&max_layers=100000"
+    plain, recorded = (cloud_request(points, f"{endless}{part}") for part in ("", "&include=trajectory"))
+    return [*hold(port, 19, plain), *hold(port, 5, recorded)]
+
+
+def clouds_of_callers_who_leave(port: int) -> list[bytes]:
+    """Leave while a cloud runs: to start a process in its place would take longer than the cloud."""
+    points = np.random.default_rng(0).normal(size=(300, 3))
+    for _ in range(50):
+        with connect(port) as caller, suppress(OSError):
+            caller.sendall(cloud_request(points, "alpha=1e-12&stop=never"))
+            time.sleep(0.005)
+    return []
+
+
+def longest_searches(port: int) -> list[bytes]:
+    """Search texts that are short enough for their searches, and too long."""
+    documents = (
+        {"input": ["good bad film " * 10] * 16, "sufficient": True},
+        {"input": ["good bad film " * 266] * 16, "sufficient": True},
+        {"input": "good bad film " * 853, "flip": True},
+    )
+    bodies = [json.dumps(document).encode() for document in documents]
+    return [answer for body in bodies for answer in send(port, post_request(body), wait_s=10)]
+
+
 def tied_points(port: int) -> list[bytes]:
     """Send 60,000 points on an axis before a wall of 2,000, and 8,000 points that nearly all tie."""
     axis, wall = np.zeros((60_000, 2)), np.full((2_000, 2), 3.0)
@@ -290,6 +319,7 @@ FILES: dict[str, Callable[[Path], Attack]] = {
 }
 FUNCTIONS: tuple[Attack, ...] = (
     huge_heads, trailers, slow_bodies, answers_unread, streams_unread,
+    crawling_clouds, clouds_of_callers_who_leave, longest_searches,
     small_bodies_of_many_numbers, tied_points, ties_with_smallest_alpha, endless_sequences,
     too_many_points, garbage, strange_paths, pathological_texts, expanding_text,
     too_many_spans, many_models, largest_batches, largest_explanations,
