@@ -26,7 +26,6 @@ def describe_report(report: dict[str, Any]) -> Iterator[str]:
     if baseline := report.get("baseline"):
         compared.append(f"{percent(baseline['accuracy'])} by {baseline['name']} ({baseline['source']})")
     yield f"  for comparison: {', '.join(compared)}"
-    yield ""
     if short := report.get("short_texts"):
         yield f"  {describe_short_texts(short)}"
     yield ""

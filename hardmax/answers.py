@@ -163,6 +163,22 @@ class CloudRun(DynamicsResult):
 
     points: Any = Field(None, exclude=True)
 
+    def plot(self) -> Any:
+        """Draw the points, their paths and limits, by cluster; stars are leaders.
+
+        With "trajectory" in include the paths go through every layer, with "softmax" its run is drawn too.
+
+        Returns:
+            A matplotlib `Figure`: `run.plot().savefig("run.png")`.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+            InvalidInput: The points have one number or more than three, or the run has no assignment.
+        """
+        from hardmax.plot import draw_dynamics
+
+        return draw_dynamics(self)
+
     def __eq__(self, other: object) -> bool:
         """Compare the answers; arrays of points have no single truth value."""
         return isinstance(other, CloudRun) and self.document == other.document

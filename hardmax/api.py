@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
@@ -137,13 +138,14 @@ class AsyncApi(ABC):
         )
 
     @takes_parameters_of(operations.dynamics_request)
-    async def dynamics(self, request: ApiRequest) -> CloudRun:
+    async def dynamics(self, request: ApiRequest) -> Any:
         """Run a cloud of points through hardmax attention layers to its limits.
 
         Args:
             points: The cloud, an array of shape (n, d) of finite numbers.
-            alpha: The step size, above 0.
-            A: A symmetric positive definite matrix of shape (d, d); the identity if None.
+            alpha: The step size, above 0; of a list of them each is run.
+            A: A symmetric positive definite matrix of shape (d, d); the identity if None. Of a list of them,
+                an array of shape (k, d, d), each is run with each alpha.
             max_layers: Layers to run at most; 1000, or the server's limit, if None.
             stop: When to stop: "certified", "converged" or "never". None is "certified", or with a
                 trajectory "converged".
@@ -155,14 +157,19 @@ class AsyncApi(ABC):
             temperature: With "softmax" in include, the temperature of softmax attention.
 
         Returns:
-            The run with its leaders, clusters and, if it was proved, its certificate.
+            The `CloudRun` with its leaders, clusters and, if it was proved, its certificate. For a list a
+            list of them: for the first alpha with each A, then the next.
 
         Raises:
             InputError: The points or an option are wrong; `param` names the field.
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        return parse_document(CloudRun, await self._send(request), points=request.points)
+        if not request.sweep:
+            return parse_document(CloudRun, await self._send(request), points=request.points)
+        bodies = [{**(request.body or {}), **fields} for fields in request.sweep]
+        requests = [replace(request, body=body, sweep=()) for body in bodies]
+        return [parse_document(CloudRun, await self._send(one), points=one.points) for one in requests]
 
     @takes_parameters_of(operations.control_request)
     async def control(self, request: ApiRequest) -> ControlResponse:

@@ -42,6 +42,7 @@ class ApiRequest:
     path: str
     body: dict[str, Any] | None = None
     points: NDArray[Any] | None = None  # a cloud, separate from the body
+    sweep: tuple[dict[str, Any], ...] = ()  # fields of several runs in place of those of the body
 
 
 Send = Callable[[ApiRequest], Awaitable[Any]]
@@ -201,7 +202,7 @@ def _batches(texts: list[Any], size: int) -> Iterator[list[Any]]:
 def dynamics_request(
     points: Any,
     *,
-    alpha: float = 1.0,
+    alpha: float | Sequence[float] = 1.0,
     A: Any = None,
     max_layers: int | None = None,
     stop: Stop | None = None,
@@ -211,10 +212,12 @@ def dynamics_request(
     trajectory_every: int = 1,
     temperature: float | None = None,
 ) -> ApiRequest:
-    """Return the request that runs a cloud to its limits."""
+    """Return the request that runs a cloud to its limits; several runs if alpha or A is a list of them."""
+    steps = _as_python(_as_list_of(alpha, 1, "alpha"))
+    matrices = [None if M is None else _as_numbers(M, "A").tolist() for M in _as_list_of(A, 3, "A")]
     fields = {
-        "alpha": alpha,
-        "A": None if A is None else _as_numbers(A, "A").tolist(),
+        "alpha": steps[0],
+        "A": matrices[0],
         "max_layers": max_layers,
         "stop": stop,
         "tolerance": tolerance,
@@ -225,7 +228,24 @@ def dynamics_request(
     }
     given = {name: value for name, value in fields.items() if value is not None}
     body = dict(zip(given, _as_python(given.values()), strict=True))
-    return ApiRequest("dynamics", body, _as_numbers(points, "points"))
+    runs = [{"alpha": a} | ({} if M is None else {"A": M}) for a in steps for M in matrices]
+    is_sweep = _has_dimension(alpha, 1) or _has_dimension(A, 3)
+    return ApiRequest("dynamics", body, _as_numbers(points, "points"), tuple(runs) if is_sweep else ())
+
+
+def _as_list_of(value: Any, ndim: int, name: str) -> list[Any]:
+    """Return the values of a sweep, an array of so many dimensions; one value as a list of one."""
+    values = list(value) if _has_dimension(value, ndim) else [value]
+    if not values:
+        raise InvalidInput(f"{name} is an empty list", param=name)
+    return values
+
+
+def _has_dimension(value: Any, ndim: int) -> bool:
+    try:
+        return np.ndim(value) == ndim
+    except ValueError:  # rows of several lengths
+        return False
 
 
 def control_request(

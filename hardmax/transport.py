@@ -88,6 +88,8 @@ class HttpProtocol:
 
     def build_request(self, request: ApiRequest, accept: str = JSON) -> httpx.Request:
         """Return the HTTP request. A cloud is sent as npy, unless its matrix A is too long for a query."""
+        if request.sweep:
+            raise InvalidInput("a list of alpha or A is several runs: call dynamics", param="alpha")
         headers = {**self._headers, "accept": accept}
         if request.body is not None:
             headers["content-type"] = JSON

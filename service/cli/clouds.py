@@ -7,11 +7,13 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.plot import check_picture, save_figure
+from evaluation.tables.writing import check_folder
+from hardmax import plot
 from hardmax.models.clouds import Include
 from hardmax.progress import Progress
 from service.cli.options import Commands, add_api_options, open_api, show
 from service.cli.output import describe_control, describe_dynamics, describe_sequences
-from service.cli.plot import check_plot, plot_control, plot_dynamics
 from service.cli.point_files import read_cloud, read_sequences
 from service.cli.trajectory import check_trajectory, write_trajectory
 from service.errors import InvalidInput
@@ -90,7 +92,11 @@ def _add_cloud(parser: argparse.ArgumentParser) -> None:
 def _read_points(arguments: argparse.Namespace) -> NDArray[np.float64]:
     points = read_cloud(arguments.file)
     if arguments.plot and points.ndim == 2:
-        check_plot(arguments.plot, points.shape[1])
+        check_folder(arguments.plot)
+        if (d := points.shape[1]) not in (2, 3):
+            problem = f"--plot draws points of two or three numbers; these have {d}"
+            raise InvalidInput(problem, param="--plot")
+        check_picture(arguments.plot)
     return points
 
 
@@ -109,7 +115,7 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
         result = hardmax.dynamics(points, include=_select_parts(arguments), **parameters)
     show(result.document, arguments.json, describe_dynamics)
     if arguments.plot:
-        plot_dynamics(result, arguments.plot)
+        save_figure(plot.draw_dynamics(result), arguments.plot)
     if arguments.trajectory:
         write_trajectory(result, arguments.trajectory)
     return 0
@@ -138,7 +144,7 @@ def run_control(arguments: argparse.Namespace) -> int:
         if arguments.plot and result.feasible:
             before = hardmax.dynamics(points, alpha=arguments.alpha, include=PLOT_PARTS)
             after = hardmax.dynamics(points, alpha=arguments.alpha, A=result.A, include=PLOT_PARTS)
-            plot_control(before, after, leaders, arguments.plot)
+            save_figure(plot.draw_control(before, after, leaders), arguments.plot)
     return 0 if result.feasible else NOT_FOUND
 
 

@@ -214,7 +214,7 @@ def test_cli_control_shows_its_answer_before_it_draws(
     def fail(*arguments: object) -> None:
         raise HardmaxError("the disk is full")
 
-    monkeypatch.setattr(clouds, "plot_control", fail)
+    monkeypatch.setattr(clouds.plot, "draw_control", fail)
     assert main(["control", str(cloud), "--leaders", "0,2", "--plot", str(tmp_path / "a.svg")]) == 2
     output = capsys.readouterr()
     assert (output.out != "", output.err) == (True, "hardmax: the disk is full\n")

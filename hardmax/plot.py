@@ -1,7 +1,4 @@
-"""Plot clouds in the plane and in space for `--plot`: the paths of points, coloured by cluster.
-
-It draws answers of the API with assignment, trajectory, limits and polytope. It needs the extra `plot`.
-"""
+"""Draw clouds in the plane and in space with matplotlib: the paths of points, coloured by cluster."""
 
 from __future__ import annotations
 
@@ -11,40 +8,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.plot import check_picture, save_figure
-from evaluation.tables.writing import check_folder
+from hardmax.errors import InvalidInput
 from hardmax.formatting import CLUSTER_COLORS, pluralize
-from hardmax.models.clouds import DynamicsResult, Softmax
-from service.errors import InvalidInput
+from hardmax.models.clouds import Softmax
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from hardmax.answers import CloudRun
 
 GREY = "#888888"  # of all clusters but the largest, which have hues
 MAX_PATHS = 2000  # more lines would merge into a surface
 MAX_NAMED_LEADERS = 24
 
 
-def check_plot(path: str, d: int) -> None:
-    """Refuse a picture that cannot be drawn before the cloud is run."""
-    check_folder(path)
-    if d not in (2, 3):
-        raise InvalidInput(f"--plot draws points of two or three numbers; these have {d}", param="--plot")
-    check_picture(path)
+def draw_dynamics(result: CloudRun) -> Figure:
+    """Draw a run; with softmax attention also its run, and the distance of both at each layer.
 
-
-def plot_dynamics(result: DynamicsResult, path: str) -> None:
-    """Draw a run; with softmax attention also its run, and the distance of both at each layer."""
+    Raises:
+        InvalidInput: The points have one number or more than three, or the run has no assignment.
+    """
+    if result.d not in (2, 3) or not result.assignment:
+        problem = 'a plot needs points of two or three numbers, and "assignment" in include'
+        raise InvalidInput(problem, param="include" if result.d in (2, 3) else "points")
     softmax = result.softmax
     figure = _figure(2, result.d, plain=1) if softmax else _figure(1, result.d)
     _draw(figure.axes[0], result, _title(result))
     if softmax:
         _draw_softmax(figure.axes[1], result, softmax)
         _draw_distance(figure.axes[2], softmax)
-    save_figure(figure, path)
+    return figure
 
 
-def _draw_softmax(axes: Any, result: DynamicsResult, softmax: Softmax) -> None:
+def _draw_softmax(axes: Any, result: CloudRun, softmax: Softmax) -> None:
     """Draw the same points under softmax attention, in the colours of their hardmax clusters."""
     layers = np.array(softmax.points)
     colours = _hues(result)[np.array(result.assignment)]
@@ -64,7 +60,7 @@ def _draw_distance(axes: Any, softmax: Softmax) -> None:
     axes.set_ylabel("distance (A-norm)")
 
 
-def plot_control(before: DynamicsResult, after: DynamicsResult, leaders: Sequence[int], path: str) -> None:
+def draw_control(before: CloudRun, after: CloudRun, leaders: Sequence[int]) -> Figure:
     """Draw the dynamics with A = I next to those with the matrix found; the chosen leaders are ringed."""
     figure = _figure(2, before.d)
     axes: Any
@@ -73,14 +69,14 @@ def plot_control(before: DynamicsResult, after: DynamicsResult, leaders: Sequenc
         ringed = start[list(leaders)]
         axes.scatter(*ringed.T, s=240, facecolors="none", edgecolors="k", label="wanted leader")
         axes.legend(frameon=False, fontsize=8)
-    save_figure(figure, path)
+    return figure
 
 
-def _draw(axes: Any, result: DynamicsResult, title: str) -> NDArray[np.float64]:
+def _draw(axes: Any, result: CloudRun, title: str) -> NDArray[np.float64]:
     """Draw a run, and return the initial points."""
-    assert result.trajectory is not None
-    layers, limits = np.array(result.trajectory.points), np.array(result.limits)
-    start: NDArray[np.float64] = layers[0]
+    start = np.asarray(result.points, np.float64).reshape(result.n, result.d)
+    layers = np.array(result.trajectory.points) if result.trajectory else start[None]
+    limits = np.array([result.clusters[i].limit for i in result.assignment or []])
     hues = _hues(result)
     colours = hues[np.array(result.assignment)]
     hull = limits[list(result.polytope.vertices if result.polytope else [])]
@@ -106,7 +102,7 @@ def _draw(axes: Any, result: DynamicsResult, title: str) -> NDArray[np.float64]:
     return start
 
 
-def _hues(result: DynamicsResult) -> NDArray[np.str_]:
+def _hues(result: CloudRun) -> NDArray[np.str_]:
     """Return the colours of clusters, by their rank in size."""
     hues = np.full(len(result.clusters), GREY)
     largest = sorted(result.clusters, key=lambda cluster: -cluster.size)
@@ -115,7 +111,7 @@ def _hues(result: DynamicsResult) -> NDArray[np.str_]:
     return hues
 
 
-def _title(result: DynamicsResult) -> str:
+def _title(result: CloudRun) -> str:
     end = f"certified at layer {result.certified_layer}" if result.status == "certified" else result.status
     leaders = pluralize(len(result.leaders), "leader")
     return f"{pluralize(result.n, 'point')}, alpha {result.alpha:g}: {leaders}, {end}"
