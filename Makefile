@@ -23,8 +23,14 @@ $(VENV)/.cpu: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[cpu,plot,tables]'
 	@touch $@
 
-# The index of PyTorch has the same version without CUDA as 2.x+cpu, which pip prefers.
-CPU_BUILD := $(if $(filter cpu,$(TORCH)),--extra-index-url https://download.pytorch.org/whl/cpu)
+# The index of PyTorch has the same version without CUDA as 2.x+cpu, which pip prefers. pip would retry for minutes
+# where the index cannot be reached: it is asked once, for TORCH_INDEX_S seconds with the lookup of its name.
+TORCH_INDEX   ?= https://download.pytorch.org/whl/cpu
+TORCH_INDEX_S ?= 10
+CPU_BUILD = $(if $(filter cpu,$(TORCH)),$(eval CPU_BUILD := $$(shell $(BIN)/python -c "$$(ASK_INDEX)" 2>/dev/null \
+  || echo "$$(TORCH_INDEX) cannot be reached: torch comes from the ordinary index, with CUDA (1.7 GB)" >&2))$(CPU_BUILD))
+ASK_INDEX = import signal, urllib.request; signal.alarm($(TORCH_INDEX_S)); \
+  urllib.request.urlopen('$(TORCH_INDEX)/torch/', timeout=$(TORCH_INDEX_S)); print('--extra-index-url $(TORCH_INDEX)')
 $(VENV)/.export: $(VENV)/.cpu
 	@echo "This installs $(if $(CPU_BUILD),torch without CUDA,1.7 GB: torch with CUDA. Without it: make export TORCH=cpu)"
 	$(PIP) $(CPU_BUILD) --editable '.[cpu,plot,tables,export]'
