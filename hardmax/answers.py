@@ -177,7 +177,7 @@ class CloudRun(DynamicsResult):
         """
         from hardmax.plot import draw_dynamics
 
-        return draw_dynamics(self)
+        return draw_dynamics(self, self.points)
 
     def __eq__(self, other: object) -> bool:
         """Compare the answers; arrays of points have no single truth value."""

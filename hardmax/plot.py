@@ -6,23 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import InvalidInput
 from hardmax.formatting import CLUSTER_COLORS, pluralize
-from hardmax.models.clouds import Softmax
+from hardmax.models.clouds import DynamicsResult, Softmax
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from hardmax.answers import CloudRun
 
 GREY = "#888888"  # of all clusters but the largest, which have hues
 MAX_PATHS = 2000  # more lines would merge into a surface
 MAX_NAMED_LEADERS = 24
 
 
-def draw_dynamics(result: CloudRun) -> Figure:
+def draw_dynamics(result: DynamicsResult, points: ArrayLike) -> Figure:
     """Draw a run; with softmax attention also its run, and the distance of both at each layer.
 
     Raises:
@@ -33,14 +31,14 @@ def draw_dynamics(result: CloudRun) -> Figure:
         raise InvalidInput(problem, param="include" if result.d in (2, 3) else "points")
     softmax = result.softmax
     figure = _figure(2, result.d, plain=1) if softmax else _figure(1, result.d)
-    _draw(figure.axes[0], result, _title(result))
+    _draw(figure.axes[0], result, points, _title(result))
     if softmax:
         _draw_softmax(figure.axes[1], result, softmax)
         _draw_distance(figure.axes[2], softmax)
     return figure
 
 
-def _draw_softmax(axes: Any, result: CloudRun, softmax: Softmax) -> None:
+def _draw_softmax(axes: Any, result: DynamicsResult, softmax: Softmax) -> None:
     """Draw the same points under softmax attention, in the colours of their hardmax clusters."""
     layers = np.array(softmax.points)
     colours = _hues(result)[np.array(result.assignment)]
@@ -60,21 +58,23 @@ def _draw_distance(axes: Any, softmax: Softmax) -> None:
     axes.set_ylabel("distance (A-norm)")
 
 
-def draw_control(before: CloudRun, after: CloudRun, leaders: Sequence[int]) -> Figure:
+def draw_control(
+    before: DynamicsResult, after: DynamicsResult, points: ArrayLike, leaders: Sequence[int]
+) -> Figure:
     """Draw the dynamics with A = I next to those with the matrix found; the chosen leaders are ringed."""
     figure = _figure(2, before.d)
     axes: Any
     for axes, result, name in zip(figure.axes, (before, after), ("A = I", "A found"), strict=True):
-        start = _draw(axes, result, f"{name}: {_title(result)}")
+        start = _draw(axes, result, points, f"{name}: {_title(result)}")
         ringed = start[list(leaders)]
         axes.scatter(*ringed.T, s=240, facecolors="none", edgecolors="k", label="wanted leader")
         axes.legend(frameon=False, fontsize=8)
     return figure
 
 
-def _draw(axes: Any, result: CloudRun, title: str) -> NDArray[np.float64]:
+def _draw(axes: Any, result: DynamicsResult, points: ArrayLike, title: str) -> NDArray[np.float64]:
     """Draw a run, and return the initial points."""
-    start = np.asarray(result.points, np.float64).reshape(result.n, result.d)
+    start = np.asarray(points, np.float64).reshape(result.n, result.d)
     layers = np.array(result.trajectory.points) if result.trajectory else start[None]
     limits = np.array([result.clusters[i].limit for i in result.assignment or []])
     hues = _hues(result)
@@ -102,7 +102,7 @@ def _draw(axes: Any, result: CloudRun, title: str) -> NDArray[np.float64]:
     return start
 
 
-def _hues(result: CloudRun) -> NDArray[np.str_]:
+def _hues(result: DynamicsResult) -> NDArray[np.str_]:
     """Return the colours of clusters, by their rank in size."""
     hues = np.full(len(result.clusters), GREY)
     largest = sorted(result.clusters, key=lambda cluster: -cluster.size)
@@ -111,7 +111,7 @@ def _hues(result: CloudRun) -> NDArray[np.str_]:
     return hues
 
 
-def _title(result: CloudRun) -> str:
+def _title(result: DynamicsResult) -> str:
     end = f"certified at layer {result.certified_layer}" if result.status == "certified" else result.status
     leaders = pluralize(len(result.leaders), "leader")
     return f"{pluralize(result.n, 'point')}, alpha {result.alpha:g}: {leaders}, {end}"

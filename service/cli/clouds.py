@@ -115,7 +115,7 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
         result = hardmax.dynamics(points, include=_select_parts(arguments), **parameters)
     show(result.document, arguments.json, describe_dynamics)
     if arguments.plot:
-        save_figure(plot.draw_dynamics(result), arguments.plot)
+        save_figure(plot.draw_dynamics(result, points), arguments.plot)
     if arguments.trajectory:
         write_trajectory(result, arguments.trajectory)
     return 0
@@ -144,7 +144,7 @@ def run_control(arguments: argparse.Namespace) -> int:
         if arguments.plot and result.feasible:
             before = hardmax.dynamics(points, alpha=arguments.alpha, include=PLOT_PARTS)
             after = hardmax.dynamics(points, alpha=arguments.alpha, A=result.A, include=PLOT_PARTS)
-            save_figure(plot.draw_control(before, after, leaders), arguments.plot)
+            save_figure(plot.draw_control(before, after, points, leaders), arguments.plot)
     return 0 if result.feasible else NOT_FOUND
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -12,7 +13,7 @@ from server import Server, serving
 
 GUIDES = (
     "guides/python-client", "guides/clouds", "guides/pandas", "guides/shap-export", "guides/scikit-learn",
-    "start/notebooks",
+    "guides/local", "start/notebooks",
 )  # fmt: skip
 PROGRAM = re.compile(r"^```python\n(.+?)^```", re.MULTILINE | re.DOTALL)
 
@@ -30,8 +31,14 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize(("guide", "number"), [(g, n) for g in GUIDES for n in range(len(programs(g)))])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")  # of shap
 def test_guide_program_runs(
-    guide: str, number: int, server: Server, capsys: pytest.CaptureFixture[str]
+    guide: str,
+    number: int,
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     program = programs(guide)[number].replace("http://127.0.0.1:8000", server.url)
     if "import shap\n" in program and find_spec("shap") is None:
         pytest.skip("needs shap")
@@ -40,8 +47,8 @@ def test_guide_program_runs(
     exec(compile(program, f"{guide}.md", "exec"), names)
     output = capsys.readouterr().out
     if guide == "guides/pandas":
-        assert names["labelled"].index.tolist() == [10, 3, 7]
-        assert names["labelled"]["label"].isna().tolist() == [False, False, True]
+        assert names["labelled"]["label"].tolist() == [5, 1, 3]
+        assert names["labelled"]["hardmax_label"].isna().tolist() == [False, False, True]
     elif guide == "guides/shap-export" and "print" in program:
         total, logit = map(float, output.split())
         assert total == pytest.approx(logit, abs=1e-4)
