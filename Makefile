@@ -45,7 +45,7 @@ $(VENV)/.dev: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.cpu
-	$(PIP) --editable '.[cpu,plot,tables,docs]'
+	$(PIP) $(CPU_BUILD) --editable '.[cpu,plot,tables,export,docs]'
 	@touch $@
 
 $(VENV)/.ray: $(VENV)/.test
@@ -168,7 +168,7 @@ adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into se
 	cp -r runs/models/encoder runs/models/sentiment service/pretrained/
 
 # -E: an incremental build drops the index entries of pages that did not change, and with them the search for 429.
-docs: $(VENV)/.docs  ## build the documentation site into build/docs; warnings are errors
+docs: $(VENV)/.docs  ## build the documentation site into build/docs, with the flags of hardmax-export (TORCH=cpu); warnings are errors
 	$(BIN)/python -m sphinx -q -W --keep-going -E docs build/docs
 
 format: $(VENV)/.dev  ## format the code

@@ -3,7 +3,7 @@
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hardmax.formatting import describe_os_error, printable
 from service import __version__
@@ -52,15 +52,20 @@ def _fail(message: str) -> int:
     return 2
 
 
-def _run(arguments: Sequence[str]) -> int:
+def build_parser(loaded: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser, with the flags of the `loaded` commands, whose modules are imported."""
     parser = argparse.ArgumentParser(prog="hardmax-export", description="Train, construct and check models.")
     parser.add_argument("--version", action="version", version=f"hardmax-export {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, description) in COMMANDS.items():
         command = commands.add_parser(name, help=description, description=description)
-        if arguments and arguments[0] == name:
+        if name in loaded:
             importlib.import_module(f"model_export.{module}").add_arguments(command)
-    parsed = parser.parse_args(arguments)
+    return parser
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parsed = build_parser(arguments[:1]).parse_args(arguments)
     return int(importlib.import_module(f"model_export.{COMMANDS[parsed.command][0]}").run(parsed))
 
 

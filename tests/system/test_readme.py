@@ -80,7 +80,7 @@ class DocumentRunner:
             self._server = None
 
     def _with_port(self, text: str) -> str:
-        return ADDRESS.sub(f"127.0.0.1:{self._port}", text)
+        return ADDRESS.sub(f"127.0.0.1:{self._port}", text).replace("<this repository>", ROOT.as_uri())
 
     def run_document(self, document: str, *, include_no_run: bool) -> int:
         """Run all blocks in order, `no-run` ones only with `everything`; return the number of commands."""

@@ -24,6 +24,14 @@ EXPECTED_PAGES = {
     "what is guaranteed": "guarantees",
     "custom model": "custom-models",
     "gpu": "gpu",
+    "confusion matrix": "custom-models",
+    "german": "faq",
+    "feedback": "faq",
+    "root path": "gateway",
+    "helm": "operations",
+    "delimiter": "files",
+    "bibtex": "faq",
+    "excel": "files",
 }
 
 
