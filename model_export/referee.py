@@ -14,6 +14,7 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from model_export.attention.functions import ORT_DOMAIN
 from service.runtime.session import Session
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -38,13 +39,26 @@ class QLinearMatMul(OpRun):  # type: ignore[misc]
         return (np.clip(scaled, limits.min, limits.max).astype(zero.dtype),)
 
 
+class MatMulIntegerToFloat(OpRun):  # type: ignore[misc]
+    """An operator of ONNX Runtime: a product of whole numbers, scaled in single precision."""
+
+    op_domain = ORT_DOMAIN
+
+    def _run(self, a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any) -> tuple[Any]:
+        product = (a - a_zero.astype(np.float64)) @ b.astype(np.float64)
+        return (product.astype(np.float32) * (a_scale * b_scale),)
+
+
+NEW_OPS = [GatherElements, QLinearMatMul, MatMulIntegerToFloat]
+
+
 class Referee:
     """A graph that is evaluated by its operators' definitions."""
 
     def __init__(self, graph: bytes, weights: bytes = b"") -> None:
         """Read a graph; `weights` are the bytes of the file that its external data is in."""
         model = inliner.inline_local_functions(_with_weights(graph, weights))
-        self._evaluator = ReferenceEvaluator(model, new_ops=[GatherElements, QLinearMatMul])
+        self._evaluator = ReferenceEvaluator(model, new_ops=NEW_OPS)
 
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> dict[str, np.ndarray[Any, Any]]:
         """Return the named outputs."""

@@ -12,11 +12,10 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from onnx import numpy_helper
 from torch import Tensor
 
 from model_export.data.training_set import PackedTexts, batches
-from model_export.encoder.graph import STORED_NAMES
+from model_export.encoder.graph import read_weights as read_encoder_weights
 from model_export.encoder.layer import BIAS_CHANNELS, Layer, Linear, Norm
 from model_export.encoder.model import Encoder
 from model_export.encoder.quantized import ZERO
@@ -54,18 +53,17 @@ def restore(model: TrainingModel, released: Path) -> None:
 @torch.no_grad()
 def restore_encoder(encoder: Encoder, bundle: Bundle) -> None:
     """Give `encoder`, with the published layers in it, the weights of a bundle of the same shape."""
-    graph = onnx.load_from_string(bundle.model).graph
-    stored = _tensors({tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer})
+    stored = _tensors(read_encoder_weights(bundle.model))
     grid = encoder.norm.grid
     encoder.words.weight.copy_(stored["table"] * stored["table_unit"][:, None] / grid)
-    encoder.positions.weight.copy_(stored[STORED_NAMES["positions"]] / grid)
+    encoder.positions.weight.copy_(stored["positions"] / grid)
     grids = [layer.norm1.grid for layer in encoder.layers]
     encoder.embedding_scale.copy_(1 / (stored["word_steps"] * grids[0]))
     _restore_norm(encoder.norm, stored, "norm", grids[0])
     n, scale = len(encoder.layers), encoder.embedding_scale
     keys, keys_unit = (stored[name].chunk(n, -1) for name in ("keys", "keys_unit"))
     biases = stored["position_bias"].chunk(n, -1) if encoder.config.position_buckets else None
-    null_keys = (stored[STORED_NAMES["null_keys"]] - ZERO).view(n, -1)
+    null_keys = stored["null_key"].view(n, -1)
     for i, (layer, next_grid) in enumerate(zip(encoder.layers, [*grids[1:], grids[-1]], strict=True)):
         weights = {
             name.removeprefix(f"{i}."): value for name, value in stored.items() if name.startswith(f"{i}.")
@@ -84,7 +82,7 @@ def _restore_layer(
     attention_grid, output_grid = layer.norm1.grid, layer.norm2.grid
     layer.attended_scale.copy_(1 / (stored["middle_steps"] * output_grid))
     layer.hidden_scale.copy_(1 / (stored["state_steps"] * next_grid))
-    (query, value), (query_unit, value_unit) = (stored[name].chunk(2, -1) for name in ("ask", "ask_unit"))
+    (query, value), (query_unit, value_unit) = (stored[name].chunk(2, -1) for name in ("query", "query_unit"))
     heads, channels, hidden = layer.heads, len(layer.value_scale), len(layer.expanded_scale)
     up, up_unit, keys, keys_unit = (stored[name] for name in ("up", "up_unit", "keys", "keys_unit"))
     _restore_projection(layer.query, layer.query_scale, query, query_unit, scale, heads)

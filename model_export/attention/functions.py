@@ -13,6 +13,7 @@ from onnxscript.values import Opset
 
 DOMAIN = "hardmax"
 DOMAIN_VERSION = 1
+ORT_DOMAIN = "com.microsoft"  # ONNX Runtime's own operators
 OPSET = 20
 IR_VERSION = 10
 Specs = Mapping[str, tuple[Any, Any]]  # types and shapes by name
@@ -34,14 +35,14 @@ class GraphBuilder:
         """Add a node of a standard operator."""
         self._nodes.append(helper.make_node(op_type, inputs.split(), outputs.split(), **attributes))
 
+    def extend(self, other: "GraphBuilder") -> None:
+        """Add the nodes of another builder."""
+        self._nodes += other._nodes
+
     def to_branch(self, name: str, outputs: Sequence[str]) -> onnx.GraphProto:
         """Return the nodes as a branch of an If node, which can use every name of the outer graph."""
         values = [onnx.ValueInfoProto(name=output) for output in outputs]
         return onnx.GraphProto(node=self._nodes, name=name, output=values)
-
-    def to_function(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
-        """Return the nodes as a function of the domain."""
-        return helper.make_function(DOMAIN, name, inputs, outputs, self._nodes, _opsets())
 
     def to_model(
         self, name: str, inputs: Specs, outputs: Specs, values: Mapping[str, Any], functions: Iterable[Any]
@@ -50,11 +51,14 @@ class GraphBuilder:
         graph = helper.make_graph(
             self._nodes, name, value_infos(inputs), value_infos(outputs), to_tensors(values)
         )
-        protos = [f if isinstance(f, onnx.FunctionProto) else f.to_function_proto() for f in functions]
+        protos = [function.to_function_proto() for function in functions]
         for proto in protos:
             if all(opset.domain != DOMAIN for opset in proto.opset_import):
                 proto.opset_import.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
-        return helper.make_model(graph, functions=protos, opset_imports=_opsets(), ir_version=IR_VERSION)
+        opsets = _opsets()
+        if any(opset.domain == ORT_DOMAIN for proto in protos for opset in proto.opset_import):
+            opsets.append(helper.make_opsetid(ORT_DOMAIN, 1))
+        return helper.make_model(graph, functions=protos, opset_imports=opsets, ir_version=IR_VERSION)
 
 
 def _opsets() -> list[onnx.OperatorSetIdProto]:

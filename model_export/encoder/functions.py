@@ -1,4 +1,4 @@
-"""The functions of the encoder's graph (graph.py); onnxscript translates their source.
+"""The functions of the encoder's graphs (graph.py); onnxscript translates their source.
 
 B chunks of N tokens, T tokens of all chunks, L layers, H heads, W width, S width of a head.
 """
@@ -6,33 +6,48 @@ B chunks of N tokens, T tokens of all chunks, L layers, H heads, W width, S widt
 
 from onnxscript import opset20 as op
 from onnxscript import script
+from onnxscript.values import Opset
 
-from model_export.attention.functions import domain
+from model_export.attention.functions import ORT_DOMAIN, domain
+
+ort = Opset(ORT_DOMAIN, 1)
 
 
 @script(domain)
-def Standardized(x, u, gain, shift, width):
-    """(x - mean) / deviation * gain + shift. The statistics are sums of the whole numbers u.
+def Units(x, limit):
+    """x clipped and rounded, from which the statistics of a normalization are computed."""
+    return op.Round(op.Clip(x, op.Neg(limit), limit))
+
+
+@script(domain)
+def ClippedUnits(x, limit):
+    """x clipped, and rounded too."""
+    clipped = op.Clip(x, op.Neg(limit), limit)
+    return clipped, op.Round(clipped)
+
+
+@script(domain)
+def Moments(u):
+    """The means of whole numbers and of their squares. The sums are exact."""
+    axis = op.Constant(value_ints=[-1])
+    return op.ReduceMean(u, axis, keepdims=1), op.ReduceMean(u * u, axis, keepdims=1)
+
+
+@script(domain)
+def FloatMoments(u, width):
+    """`Moments` on a GPU, whose means are not sums divided by a number."""
+    axis = op.Constant(value_ints=[-1])
+    return op.ReduceSum(u, axis, keepdims=1) / width, op.ReduceSum(u * u, axis, keepdims=1) / width
+
+
+@script(domain)
+def Standardized(x, mean, squares, gain, shift):
+    """(x - mean) / deviation * gain + shift.
 
     subtle: ONNX Runtime makes one division of x * (1 / d), which rounds otherwise; so it is written as one.
     """
-    axis = op.Constant(value_ints=[-1])
-    mean = op.ReduceSum(u, axis, keepdims=1) / width
-    variance = op.ReduceSumSquare(u, axis, keepdims=1) / width - mean * mean
+    variance = squares - mean * mean
     return (x - mean) / op.Sqrt(variance + op.Constant(value_float=1e-3)) * gain + shift
-
-
-@script(domain)
-def Norm(x, gain, shift, width, limit):
-    """The normalization of x, with statistics of x clipped and rounded."""
-    return Standardized(x, op.Round(op.Clip(x, op.Neg(limit), limit)), gain, shift, width)
-
-
-@script(domain)
-def ClippedNorm(x, gain, shift, width, limit):
-    """The normalization of x clipped."""
-    clipped = op.Clip(x, op.Neg(limit), limit)
-    return Standardized(clipped, op.Round(clipped), gain, shift, width)
 
 
 @script(domain)
@@ -57,35 +72,43 @@ def Project(x, constants, weight, unit, zero_out):
     return op.QLinearMatMul(op.Concat(x, constants, axis=1), one, zero, weight, unit, none, one, zero_out)
 
 
-@script(domain)
+@script(domain, default_opset=op)
 def Add(h, x, zero, weight, unit, bias):
-    """h + a linear map of whole numbers."""
-    return h + (op.Cast(op.MatMulInteger(x, weight, zero), to=1) * unit + bias)
+    """h + a linear map of whole numbers.
+
+    subtle: the operator could add the bias too, but may round product and sum together on some processors.
+    """
+    return h + (ort.MatMulIntegerToFloat(x, weight, op.Constant(value_float=1.0), unit, zero) + bias)
 
 
-# The same products of float32, for devices without kernels for integers: their sums stay below 2^24, so they
-# are exact in any order without TF32. The weights stay int8; sessions cast them once, when they are loaded.
+# The same for GPUs: codes are int8, 0 for zero, and products are of float32. Their sums stay below 2^24, so
+# they are exact in any order, and with TF32 too, whose inputs keep whole numbers up to 2^11. The weights stay
+# int8; sessions cast them once, when they are loaded.
 
 
 @script(domain)
-def Product(x, zero, weight):
-    """The product of whole numbers as float32."""
-    return op.MatMul(op.Cast(x, to=1) - op.Cast(zero, to=1), op.Cast(weight, to=1))
+def FloatSteps(x):
+    """The nearest whole numbers as int8."""
+    return op.QuantizeLinear(x, op.Constant(value_float=1.0), op.Cast(op.Constant(value_int=0), to=3))
 
 
 @script(domain)
-def FloatProject(x, constants, weight, unit, zero_out):
-    """`Project` with one rounding and one cut more, which QLinearMatMul has inside."""
-    zero = op.Cast(op.Constant(value_int=128), to=2)
-    rounded = op.Round(Product(op.Concat(x, constants, axis=1), zero, weight) * unit)
-    shifted = rounded + op.Cast(zero_out, to=1)
-    return op.Cast(op.Clip(shifted, op.Constant(value_float=0.0), op.Constant(value_float=255.0)), to=2)
+def FloatNumbers(steps):
+    """The whole numbers that `FloatSteps` keeps, as float32."""
+    return op.Cast(steps, to=1)
 
 
 @script(domain, default_opset=op)
-def FloatAdd(h, x, zero, weight, unit, bias):
-    """`Add`."""
-    return h + (Product(x, zero, weight) * unit + bias)
+def FloatProject(x, constants, weight, unit, zero_out):
+    """`Project`, whose one rounding QLinearMatMul has inside."""
+    product = op.MatMul(op.Cast(op.Concat(x, constants, axis=1), to=1), op.Cast(weight, to=1))
+    return op.QuantizeLinear(product * unit, op.Constant(value_float=1.0), zero_out)
+
+
+@script(domain, default_opset=op)
+def FloatAdd(h, x, weight, unit, bias):
+    """`Add`; x is int8, or uint8 with 0 for zero."""
+    return h + (op.MatMul(op.Cast(x, to=1), op.Cast(weight, to=1)) * unit + bias)
 
 
 @script(domain)
@@ -96,68 +119,84 @@ def InputEmbeddings(token_ids, position_ids, table, table_unit, positions):
 
 
 @script(domain)
-def WithNullKey(rows, token_ids):
-    """The rows of the keys of each chunk, the null key last [B,N+1]; what each counts in a tie [B,N+1,1];
-    where the tokens are among all of these [T].
-
-    Padding has the row of the null key too, and counts nothing.
-    """
-    last = op.Shape(token_ids)
-    one = op.Constant(value_ints=[1])
-    null = op.Expand(last, op.Concat(op.Shape(rows, start=0, end=1), one, axis=0))
-    key_rows = op.Concat(rows, null, axis=1)
-    counts = op.Concat(op.Cast(rows < last, to=1), op.Cast(null >= last, to=1), axis=1)
-    tokens = op.NonZero(op.Reshape(key_rows < last, op.Constant(value_ints=[-1])))
-    return key_rows, op.Unsqueeze(counts, [2]), op.Squeeze(tokens, [0])
+def Constants(token_ids, constant):
+    """The channels that carry the bias, for each token [T,4]."""
+    return op.Expand(constant, op.Concat(op.Shape(token_ids), op.Shape(constant, start=1), axis=0))
 
 
 @script(domain)
-def Keys(projected, key_rows, null_key, split, same):
-    """The keys of all layers, projections of the input embeddings: [L,B,H,N+1,S].
+def HeadRows(rows, token_ids, heads, key_heads):
+    """Where the parts of heads are among rows of one head each: queries [B,H,N], values [B,H,N+1] and keys of
+    all layers [B,L H,N+1]; the null key is last, and padding has its row.
 
-    subtle: the Reshape to the same shape keeps ONNX Runtime from merging this transposition with that in
-    HardmaxHeads, which it would then compute byte by byte.
+    `heads` are 0..H-1 [H,1], `key_heads` 0..L H-1 [L H,1]. A token has H queries followed by H values.
     """
-    rows = op.Gather(op.Concat(projected, null_key, axis=0), key_rows)
-    return op.Reshape(op.Transpose(op.Reshape(rows, split), perm=[2, 0, 3, 1, 4]), same)
+    H = op.Shape(heads, start=0, end=1)
+    each = H + H
+    null = op.Expand(op.Shape(token_ids), op.Concat(op.Shape(rows, start=0, end=1), [1], axis=0))
+    key_rows = op.Unsqueeze(op.Concat(rows, null, axis=1), [1])
+    queries = op.Unsqueeze(rows, [1]) * each + heads
+    values = key_rows * each + (heads + H)
+    return queries, values, key_rows * op.Shape(key_heads, start=0, end=1) + key_heads
 
 
 @script(domain)
-def PositionScores(position_ids, key_rows, table, nowhere):
-    """What is added to the scores for the distance i - j, [B,L H,N+1,N+1]: a row of the table.
-
-    Where j is no token it is the first row, which is zero.
-    """
-    at = op.Gather(op.Concat(position_ids, nowhere, axis=0), key_rows)  # [B,N+1]
-    away = op.Unsqueeze(at, [2]) - op.Unsqueeze(at, [1]) + op.Constant(value_int=64)
-    row = op.Clip(away, op.Constant(value_int=0), op.Constant(value_int=127))
-    return op.Transpose(op.Gather(table, row), perm=[0, 3, 1, 2])
+def OneHead(projected, null, one_head):
+    """Rows of one head each of all tokens, and of the null key: [(T+1) .., S]."""
+    return op.Reshape(op.Concat(projected, null, axis=0), one_head)
 
 
 @script(domain)
-def HardmaxHeads(projected, keys, bias, key_rows, counts, tokens, split, nothing, states):
+def Padding(rows, token_ids, never):
+    """What is added to the score of each key, [B,1,1,N+1]: padding is in no argmax."""
+    is_padding = op.Cast(rows >= op.Shape(token_ids), to=1)
+    return op.Unsqueeze(op.Pad(is_padding * never, op.Constant(value_ints=[0, 0, 0, 1])), [1, 2])
+
+
+@script(domain)
+def PositionScores(position_ids, rows, table, nowhere, never):
+    """What is added to the scores for the distance i - j, [B,L H,N,N+1]: a row of the table.
+
+    For the null key it is the first row, which is zero; for padding `never`: it is in no argmax.
+    """
+    at = op.Gather(op.Concat(position_ids, op.Neg(nowhere), axis=0), rows)  # [B,N]
+    null = op.Expand(nowhere, op.Concat(op.Shape(rows, start=0, end=1), [1], axis=0))
+    away = op.Unsqueeze(at, [2]) - op.Unsqueeze(op.Concat(at, null, axis=1), [1]) + op.Constant(value_int=64)
+    row = op.Clip(away, op.Constant(value_int=0), op.Constant(value_int=128))
+    return op.Transpose(op.Gather(op.Concat(table, never, axis=0), row), perm=[0, 3, 1, 2])
+
+
+@script(domain)
+def HardmaxHeads(q, k, v, bias):
     """C_a(i) = argmax over tokens j and the null key of <q_a(i), k_a(j)> + b_a(i - j); the mean of the values
-    over it [T,W], and by how many heads i attends to j [1,B,N+1,N+1]. The value of the null key is 0.
+    over it [B,H,N,S], and by how many heads i attends to j [1,B,N,N+1]. The value of the null key is 0.
     """
-    rows = op.Gather(op.Concat(projected, nothing, axis=0), key_rows)  # [B,N+1,2W]
-    both = op.Transpose(op.Reshape(rows, split), perm=[2, 0, 3, 1, 4])
-    q, v = op.Split(both, axis=0, num_outputs=2)  # [1,B,H,N+1,S]
-    score = op.MatMul(Numbers(q), op.Transpose(Numbers(keys), perm=[0, 1, 2, 4, 3])) + bias  # [1,B,H,N+1,N+1]
-    C = op.Cast(score >= op.ReduceMax(score, op.Constant(value_ints=[4]), keepdims=1), to=1)
-    read = op.MatMul(C, Numbers(v)) / op.MatMul(C, op.Unsqueeze(counts, [1]))
-    flat = op.Reshape(op.Transpose(read, perm=[0, 1, 3, 2, 4]), states)
-    return op.Gather(Steps(flat), tokens), op.ReduceSum(C, op.Constant(value_ints=[2]), keepdims=0)
+    score = op.MatMul(q, op.Transpose(k, perm=[0, 1, 3, 2])) + bias  # [B,H,N,N+1]
+    axis = op.Constant(value_ints=[3])
+    C = op.Cast(score >= op.ReduceMax(score, axis, keepdims=1), to=1)
+    read = op.MatMul(C, v) / op.ReduceSum(C, axis, keepdims=1)
+    return read, op.Unsqueeze(op.ReduceSum(C, op.Constant(value_ints=[1]), keepdims=0), [0])
 
 
 @script(domain)
-def AttentionCounts(heads, counts):
-    """By how many heads token i attends to token j [L,B,N,N]: of [L,B,N+1,N+1] the part of the tokens."""
-    real = counts * op.Transpose(counts, perm=[0, 2, 1])
-    zero, last = op.Constant(value_ints=[0, 0]), op.Constant(value_ints=[-1, -1])
-    return op.Cast(op.Slice(heads * real, zero, last, op.Constant(value_ints=[2, 3])), to=2)
+def Merge(heads, token_rows, states):
+    """[B,H,N,S] as the rows of the tokens [T,W]."""
+    return op.Gather(op.Reshape(op.Transpose(heads, perm=[0, 2, 1, 3]), states), token_rows)
 
 
-FUNCTIONS = (
-    Standardized, Norm, ClippedNorm, Steps, Numbers, Project, Add, InputEmbeddings, WithNullKey, Keys,
-    PositionScores, HardmaxHeads, AttentionCounts, Product, FloatProject, FloatAdd,
+@script(domain)
+def AttentionCounts(heads, rows, token_ids):
+    """By how many heads token i attends to token j [L,B,N,N]: of [L,B,N,N+1] the part of the tokens."""
+    is_token = op.Unsqueeze(op.Cast(rows < op.Shape(token_ids), to=1), [2])
+    to_tokens = op.Slice(
+        heads, op.Constant(value_ints=[0]), op.Constant(value_ints=[-1]), op.Constant(value_ints=[3])
+    )
+    return op.Cast(to_tokens * is_token, to=2)
+
+
+COMMON = (
+    Units, ClippedUnits, Standardized, InputEmbeddings, Constants, HeadRows, OneHead, Padding, PositionScores,
+    HardmaxHeads, Merge, AttentionCounts,
 )  # fmt: skip
+INTEGER = (Steps, Numbers, Project, Add, Moments)
+FLOAT = (FloatSteps, FloatNumbers, FloatProject, FloatAdd, FloatMoments)

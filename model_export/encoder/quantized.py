@@ -33,7 +33,7 @@ def quantize(encoder: Encoder) -> dict[str, Array]:
         "table_unit": _float(unit * grid),
         "positions": _float(encoder.positions.weight * grid),
         "word_steps": _float(1 / encoder.embedding_scale / encoder.layers[0].norm1.grid),
-        "null_keys": np.concatenate([_round(x.null_key / x.key_scale) for x in encoder.layers])[None],
+        "null_key": np.concatenate([_round(x.null_key / x.key_scale) for x in encoder.layers])[None],
         "heads": np.array(config.heads, np.int64),
         "limit": np.array(config.max_units, np.float32),
         "clip": np.array(config.clip),
@@ -58,7 +58,7 @@ def _quantize_layer(layer: Layer, scale: Tensor, next_grid: float) -> dict[str, 
     query_value, query_value_unit = (np.concatenate(parts, -1) for parts in zip(query, value, strict=True))
     up, up_unit = _quantize_projection(layer.up, layer.attended_scale, layer.expanded_scale)
     return {
-        "ask": query_value, "ask_unit": query_value_unit, "up": up, "up_unit": up_unit,
+        "query": query_value, "query_unit": query_value_unit, "up": up, "up_unit": up_unit,
         **_quantize_output("out", layer.out, layer.value_scale, attention_grid, 128.0),
         **_quantize_output("down", layer.down, layer.expanded_scale, output_grid, 255.0),
         **_quantize_norm("norm1", layer.norm1, output_grid),

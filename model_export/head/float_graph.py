@@ -15,10 +15,10 @@ from model_export.attention.functions import DOMAIN, domain
 
 
 @script(domain, default_opset=op)
-def Product(x, weight, x_zero, weight_zero):
+def Product(x, weight, zero):
     """MatMulInteger."""
-    a = op.Cast(x, to=11) - op.Cast(x_zero, to=11)
-    return op.Cast(op.MatMul(a, op.Cast(weight, to=11) - op.Cast(weight_zero, to=11)), to=6)
+    a = op.Cast(x, to=11) - op.Cast(zero, to=11)
+    return op.Cast(op.MatMul(a, op.Cast(weight, to=11)), to=6)
 
 
 @script(domain)
@@ -46,14 +46,14 @@ def StableTopK(x, k, axis: int, largest: int):
     one = op.Constant(value_int=1)
     before = op.Range(op.Constant(value_int=0), op.Squeeze(k), one) - one
     other = op.Not(values == op.Gather(values, op.Max(before, op.Constant(value_int=0)), axis=axis))
-    group = op.CumSum(op.Cast(other, to=7), op.Constant(value_int=axis)) * op.Shape(x, start=2, end=3)
+    group = op.CumSum(op.Cast(other, to=7), op.Constant(value_int=axis)) * op.Shape(x, start=1, end=2)
     ranked, _ = op.TopK(group + order, k, axis=axis, largest=0)  # all different
     return values, ranked - group
 
 
 # by operator and number of inputs
 REPLACEMENTS = {
-    ("MatMulInteger", 4): Product,
+    ("MatMulInteger", 3): Product,
     ("Pad", 2): PadZeros,
     ("Pad", 3): PadValue,
     ("ArgMax", 1): FirstLargest,

@@ -4,17 +4,12 @@
              words         uint8 [T, W]        their input embeddings
              members       int64 [M, P]        the rows of the tokens of each word; T where there is none
              texts         int64 [B, N]        the words of each text; M where there is none
-    outputs  bias          double [H, B, C]
-             contribution  double [H, B, C, N]    what each word adds to the logit
-             target        int64 [H, B, N]        the leader of word i after all layers; -1 if several tie
-             since         int64 [H, B, N]        the first layer with C_i = {i}, or -1
-             plane         double [K+1, H, B, N, d]  positions before the layers and after each
-             unlike        double [H, B]          out-of-distribution score
-
-Several heads can run as one. The weights of one head are in the graph, as inputs that need not be fed, and
-are outputs too. A caller that feeds the weights of H heads, stacked along the first axis, gets the outputs of
-all; missing rows of a map are zeros, so heads need not have the same number of labels. `family` is a digest
-of the graph without its weights: heads of one family can run together.
+    outputs  bias          double [B, C]
+             contribution  double [B, C, N]    what each word adds to the logit
+             target        int64 [B, N]        the leader of word i after all layers; -1 if several tie
+             since         int64 [B, N]        the first layer with C_i = {i}, or -1
+             plane         double [K+1, B, N, d]  positions before the layers and after each
+             unlike        double [B]          out-of-distribution score, if the head has one
 
 The symbols are those of leader_head.py. All that is compared or added lies on grids of powers of two: exact
 in double precision, whatever the batch and the device. Words with the same coordinates are treated as one
@@ -22,20 +17,19 @@ point with a weight; `target` names the first of them. In the plane only vertice
 leaders, so for long texts these are searched first, and each point is a candidate once.
 """
 
-import hashlib
-
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
-from model_export.attention.functions import GraphBuilder, Specs, to_tensors
+from model_export.attention.functions import GraphBuilder, Specs
 from model_export.encoder.quantized import ZERO, Array, Weights
 from model_export.head.functions import (
-    CANDIDATES,
     HEAD_FUNCTIONS,
     CountTokens,
+    DistinctPoints,
     GatherRows,
     HardmaxAttention,
+    HullCandidates,
     InitialPoints,
     LeaderSince,
     MovePoints,
@@ -59,76 +53,118 @@ N_DIRECTIONS = 24  # in which extreme points are searched
 COORDINATE_FACTOR = 2.0**26  # points are sorted by the first coordinate times this plus the second
 HULL_MARGIN = 1e-6  # a point deeper inside the hull cannot be a leader; far above rounding errors
 PADDING_SCORE = -1e6  # added to the scores of padding
-LINEAR_MAPS = ("first", "second", "read", "near")  # of integers, in the graph as uint8; 128 is zero
+LINEAR_MAPS = ("first", "second", "read", "near")  # of integers
 UNITS = [f"{name}_{part}" for name in LINEAR_MAPS for part in ("unit", "bias")]
-WEIGHT_AXES = {  # the weights of one head, and the number of axes of each
+WEIGHT_AXES = {  # the weights of a head, and the number of axes of each
     **dict.fromkeys(("scale", "gamma", "pseudo_weight"), 0),
-    **dict.fromkeys((*UNITS, "hidden_steps", "first_axis", "b"), 1),
+    **dict.fromkeys((*UNITS, "hidden_steps", "b"), 1),
     **dict.fromkeys((*LINEAR_MAPS, "v"), 2),
 }
 
 
 def to_onnx(weights: Weights) -> onnx.ModelProto:
-    """Return the graph with the stored head in it."""
-    layers = int(weights["layers"])
-    stored = stored_weights(weights)
-    specs = {name: (w.dtype, ["H", *(f"{name}.{i}" for i in range(1, w.ndim))]) for name, w in stored.items()}
-    inputs, outputs = {**_inputs(len(weights["first"])), **specs}, {**_outputs(layers), **specs}
-    model = _build_graph(layers).to_model("head", inputs, outputs, _constants(layers), HEAD_FUNCTIONS)
-    family = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-    model.graph.initializer.extend(to_tensors(stored))
-    helper.set_model_props(model, {"family": family})
+    """Return the graph with the head in it."""
+    builder = _HeadGraphBuilder(weights)
+    builder.add_points()
+    builder.add_dynamics()
+    builder.add_readout()
+    stored = {name: weights[name] for name in WEIGHT_AXES if name in weights} | {"v": weights["v"].T}
+    width, d = len(weights["first"]), builder.dimension
+    model = builder.to_model(
+        "head", _inputs(width), builder.outputs(), {**_constants(builder.layers, d), **stored}, HEAD_FUNCTIONS
+    )
     onnx.checker.check_model(model)
     return model
 
 
-def _build_graph(layers: int) -> GraphBuilder:
-    """Return the graph: initial points, `layers` layers, the read-out, the OOD score."""
-    graph = GraphBuilder()
-    call, node = graph.add_call, graph.add_node
-    call(CountTokens, "members states", "n_tokens")
-    call(ProjectWords, "words members n_tokens first first_unit first_bias zero", "hidden")
-    call(Reach, "hidden hidden_steps second second_unit second_bias zero min_reach reach_range", "reach")
-    node("Concat", "states words", "both", axis=1)
-    call(ProjectWords, "both members n_tokens read read_unit read_bias zero", "projected")
-    grids = "direction_grid point_grid weight_grid"
-    call(InitialPoints, f"projected reach scale first_axis max_direction {grids}", "z w")
-    call(GatherRows, "z texts", "z0")
-    call(GatherRows, "w texts", "weights")
-    call(WordMasks, "z0 texts members padding_score", "is_word mask search indices penalty")
-    for source, shape in {"z0": "points_shape", "indices": "shape"}.items():  # of all layers together
-        node("Shape", source, f"{shape}_of_one")
-        node("Concat", f"count {shape}_of_one", shape, axis=0)
-    node(
-        "If", "search", "plane means targets",
-        then_branch=_dynamics(layers, long=True), else_branch=_dynamics(layers, long=False),
-    )  # fmt: skip
-    call(LeaderSince, "plane means targets", "leader_since")
-    node("Where", "is_word leader_since none", "since")
-    node("Gather", "targets last", "last_targets")
-    node("Gather", "means last", "last_means")
-    node("Where", "is_word last_targets none", "target")
-    call(Readout, "last_means weights mask v b pseudo_weight", "contribution bias")
-    call(ProjectWords, "both members n_tokens near near_unit near_bias zero", "ood_maps")
-    call(OodScore, "ood_maps texts mask direction_grid", "unlike")
-    return graph
+class _HeadGraphBuilder(GraphBuilder):
+    """Builds the parts of the graph."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        self.layers, self.dimension = int(weights["layers"]), weights["read"].shape[1] - 1
+        self._n_rows = {name: len(weights[name]) for name in LINEAR_MAPS if name in weights}
+        self._width = len(weights["first"])
+
+    def add_points(self) -> None:
+        """Add the initial points of the words and their weights, text by text."""
+        call = self.add_call
+        call(CountTokens, "members states", "n_tokens")
+        if 2 * self._width in self._n_rows.values():
+            self.add_node("Concat", "states words", "both", axis=1)
+        self._add_projection("words", "first", "hidden")
+        call(Reach, "hidden hidden_steps second second_unit second_bias min_reach reach_range", "reach")
+        self._add_projection(self._inputs_of("read"), "read", "projected")
+        grids = "direction_grid point_grid weight_grid"
+        call(InitialPoints, f"projected reach scale first_axis max_direction {grids}", "z w")
+        call(GatherRows, "z texts", "z0")
+        call(GatherRows, "w texts", "weights")
+        call(WordMasks, "texts members padding_score", "is_word mask indices penalty is_long")
+
+    def add_dynamics(self) -> None:
+        """Add the layers; in the plane, candidates are searched in long texts."""
+        outputs = ["plane", "means", "targets"]
+        for source, shape in {"z0": "points_shape", "texts": "shape"}.items():  # of all layers together
+            self.add_node("Shape", source, f"{shape}_of_one")
+            self.add_node("Concat", f"count {shape}_of_one", shape, axis=0)
+        if self.dimension == 2:
+            long, short = (_dynamics(self.layers, search=search) for search in (True, False))
+            self.add_node(
+                "If", "is_long", " ".join(outputs),
+                then_branch=long.to_branch("long", outputs), else_branch=short.to_branch("short", outputs),
+            )  # fmt: skip
+        else:
+            self.extend(_dynamics(self.layers, search=False))
+
+    def add_readout(self) -> None:
+        """Add the outputs."""
+        call, node = self.add_call, self.add_node
+        call(LeaderSince, "plane means targets", "leader_since")
+        node("Where", "is_word leader_since none", "since")
+        node("Gather", "targets last", "last_targets")
+        node("Gather", "means last", "last_means")
+        node("Where", "is_word last_targets none", "target")
+        call(Readout, "last_means weights mask v b pseudo_weight", "contribution bias")
+        if "near" in self._n_rows:
+            self._add_projection(self._inputs_of("near"), "near", "ood_maps")
+            call(OodScore, "ood_maps texts mask direction_grid", "unlike")
+
+    def outputs(self) -> Specs:
+        """Return the outputs of the graph."""
+        score = {"unlike": (np.float64, ["B"])} if "near" in self._n_rows else {}
+        return {
+            "bias": (np.float64, ["B", "C"]), "contribution": (np.float64, ["B", "C", "N"]),
+            "target": (np.int64, ["B", "N"]), "since": (np.int64, ["B", "N"]),
+            "plane": (np.float64, [self.layers + 1, "B", "N", self.dimension]), **score,
+        }  # fmt: skip
+
+    def _inputs_of(self, name: str) -> str:
+        return "states" if self._n_rows[name] == self._width else "both"
+
+    def _add_projection(self, source: str, name: str, output: str) -> None:
+        self.add_call(ProjectWords, f"{source} members n_tokens {name} {name}_unit {name}_bias zero", output)
 
 
-def _constants(layers: int) -> dict[str, Array]:
+def _constants(layers: int, d: int) -> dict[str, Array]:
     """Return the constants, which all heads share."""
     angles = 2 * np.pi * np.arange(N_DIRECTIONS) / N_DIRECTIONS
     double = {
         "min_reach": MIN_REACH, "reach_range": 1 - MIN_REACH, "max_direction": MAX_DIRECTION,
         "direction_grid": DIRECTION_GRID, "point_grid": POINT_GRID, "weight_grid": WEIGHT_GRID,
-        "layer_grid": LAYER_GRID, "margin": HULL_MARGIN, "coordinate_factor": COORDINATE_FACTOR,
-        "padding_score": PADDING_SCORE, "quarter_turn": [[0, -1], [1, 0]],
+        "layer_grid": LAYER_GRID, "padding_score": PADDING_SCORE, "first_axis": np.eye(1, d)[0] / POINT_GRID,
+    }  # fmt: skip
+    search = {
+        "margin": HULL_MARGIN, "coordinate_factor": COORDINATE_FACTOR, "quarter_turn": [[0, -1], [1, 0]],
         "directions": [np.cos(angles), np.sin(angles)],
     }  # fmt: skip
-    return (
-        {name: np.array(value, np.float64) for name, value in double.items()}
-        | {"none": np.array(-1), "last": np.array(layers), "count": np.array([layers + 1])}
-        | {"next": np.roll(np.arange(N_DIRECTIONS), -1), "zero": np.array(ZERO, np.uint8)}
-    )
+    constants = {name: np.array(value, np.float64) for name, value in double.items()} | {
+        "none": np.array(-1), "last": np.array(layers), "count": np.array([layers + 1]),
+        "zero": np.array(ZERO, np.uint8),
+    }  # fmt: skip
+    if d != 2:
+        return constants
+    next_direction = {"next": np.roll(np.arange(N_DIRECTIONS), -1)}
+    return constants | {name: np.array(value, np.float64) for name, value in search.items()} | next_direction
 
 
 def _inputs(width: int) -> Specs:
@@ -138,29 +174,22 @@ def _inputs(width: int) -> Specs:
     }  # fmt: skip
 
 
-def _outputs(layers: int) -> Specs:
-    return {
-        "bias": (np.float64, ["H", "B", "C"]), "contribution": (np.float64, ["H", "B", "C", "N"]),
-        "target": (np.int64, ["H", "B", "N"]), "since": (np.int64, ["H", "B", "N"]),
-        "plane": (np.float64, [layers + 1, "H", "B", "N", "d"]), "unlike": (np.float64, ["H", "B"]),
-    }  # fmt: skip
+def _dynamics(layers: int, *, search: bool) -> GraphBuilder:
+    """Return the layers: positions, means and targets of all layers, along a new first axis.
 
-
-def _dynamics(layers: int, *, long: bool) -> onnx.GraphProto:
-    """Return the layers as a branch: positions, means and targets of all layers, along a new first axis.
-
-    In `long` texts the candidates are searched first; in others every word is one.
+    With `search`, each layer compares words with candidates; otherwise with all words.
     """
     graph = GraphBuilder()
     call, node = graph.add_call, graph.add_node
-    if not long:
+    if not search:
         call(UnitCounts, "penalty", "counts")
     for k in range(layers + 1):
         keys = f"z{k} indices penalty counts"
-        if long:
+        if search:
+            hull = f"hull{k} hull_indices{k} hull_penalty{k}"
             keys = f"keys{k} indices{k} penalty{k} counts{k}"
-            constants = "padding_score directions quarter_turn next margin coordinate_factor"
-            call(CANDIDATES, f"z{k} indices penalty {constants}", keys)
+            call(HullCandidates, f"z{k} indices penalty directions quarter_turn next margin", hull)
+            call(DistinctPoints, f"{hull} padding_score coordinate_factor", keys)
         call(HardmaxAttention, f"z{k} {keys} layer_grid", f"c{k} target{k}")
         if k < layers:
             call(MovePoints, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
@@ -168,30 +197,14 @@ def _dynamics(layers: int, *, long: bool) -> onnx.GraphProto:
     for output, (prefix, shape) in outputs.items():
         node("Concat", " ".join(f"{prefix}{k}" for k in range(layers + 1)), f"{output}_flat", axis=0)
         node("Reshape", f"{output}_flat {shape}", output)
-    return graph.to_branch("long" if long else "short", list(outputs))
-
-
-def stored_weights(weights: Weights) -> dict[str, Array]:
-    """Return the weights of one head as the graph stores them, with a first axis of heads.
-
-    Maps without rows for the input embeddings get rows of zeros.
-    """
-    W, d = len(weights["first"]), weights["read"].shape[1] - 1
-    values = {
-        "near": np.zeros((W, 1)), "near_unit": np.zeros(1, np.float32), "near_bias": np.zeros(1, np.float32),
-        **weights, "v": weights["v"].T, "first_axis": np.eye(1, d)[0] / POINT_GRID,
-    }  # fmt: skip
-    for name in LINEAR_MAPS:
-        n_missing = 2 * W - len(values[name]) if name in ("read", "near") else 0
-        padded = np.pad(values[name].astype(np.int16), ((0, n_missing), (0, 0)))
-        values[name] = (padded + ZERO).astype(np.uint8)
-    axes = {"v": 4, "gamma": 4}
-    arrays = {name: np.asarray(values[name]) for name in WEIGHT_AXES}
-    return {name: value[(None,) * (axes.get(name, 3) - value.ndim)] for name, value in arrays.items()}
+    return graph
 
 
 def read_weights(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the weights from which `to_onnx` made the model."""
+    """Return the weights from which `to_onnx` made the model.
+
+    Heads of before 0.5 have codes of uint8, and a first axis. Delete that with their last bundle.
+    """
     weights = {}
     for tensor in model.graph.initializer:
         if (name := tensor.name) in WEIGHT_AXES:

@@ -93,6 +93,11 @@ class GraphPair:
                 different[f"{graph}: {name}"] += not np.array_equal(actual, expected[name])
         return +different
 
+    @property
+    def inputs(self) -> list[str]:
+        """The names of what is fed."""
+        return [spec.name for spec in self._sessions[0][1].inputs]
+
 
 class Verifier:
     """A head and its encoder: the graphs that are served, those for GPUs, and their referee.
@@ -127,7 +132,8 @@ class Verifier:
     def _compare_chunks(self, chunks: Sequence[Chunk], parity: Parity) -> None:
         lengths = [len(token_ids) for token_ids, _ in chunks]
         for group in group_by_length(lengths, TOKENS_PER_RUN["cpu"]):
-            parity.different += self._encoder_graphs.compare(assemble_chunks([chunks[i] for i in group]))
+            feeds = assemble_chunks([chunks[i] for i in group], self._encoder_graphs.inputs)
+            parity.different += self._encoder_graphs.compare(feeds)
         parity.chunks += len(chunks)
         parity.tokens += sum(lengths)
 

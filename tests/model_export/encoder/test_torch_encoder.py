@@ -6,14 +6,15 @@ import torch
 from encoders import RELATIVE, TINY, random_encoder
 
 from model_export.attention.straight_through import straight_through
-from model_export.encoder.graph import to_onnx
+from model_export.encoder.graph import read_weights, to_onnx
 from model_export.encoder.layer import EncoderConfig, Linear
 from model_export.encoder.quantized import quantize
 from model_export.referee import Referee
 from service.runtime.session import Runtime
+from service.text.encoder import assemble_chunks
 
 LENGTHS = (9, 1, 6, 64, 3, 9)
-OUTPUTS = ("states", "words", "follows")
+OUTPUTS = ("states", "words", "attends_to")
 
 
 def draw(lengths, seed=0, n_tokens=400):
@@ -21,29 +22,19 @@ def draw(lengths, seed=0, n_tokens=400):
     return [(rng.integers(1, n_tokens, n), np.arange(n)) for n in lengths]
 
 
-def make_feeds(chunks):
-    T, N = sum(len(tokens) for tokens, _ in chunks), max(len(tokens) for tokens, _ in chunks)
-    rows, begin = np.full((len(chunks), N), T), 0
-    for row, (tokens, _) in zip(rows, chunks, strict=True):
-        row[: len(tokens)] = np.arange(begin, begin + len(tokens))
-        begin += len(tokens)
-    tokens, positions = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
-    return {"pieces": tokens, "places": positions, "rows": rows}
-
-
 def run_session(session, chunks):
     """Return the outputs of each chunk."""
-    return split(session.run(make_feeds(chunks), OUTPUTS), chunks)
+    return split(session.run(assemble_chunks(chunks), OUTPUTS), chunks)
 
 
 def split(values, chunks):
-    states, words, follows = values
+    states, words, attends_to = values
     outputs, begin = [], 0
     for b, (tokens, _) in enumerate(chunks):
         end, n = begin + len(tokens), len(tokens)
-        outputs.append((states[begin:end], words[begin:end], follows[:, b, :n, :n]))
-        assert not follows[:, b, n:].any()
-        assert not follows[:, b, :, n:].any()
+        outputs.append((states[begin:end], words[begin:end], attends_to[:, b, :n, :n]))
+        assert not attends_to[:, b, n:].any()
+        assert not attends_to[:, b, :, n:].any()
         begin = end
     return outputs
 
@@ -96,16 +87,16 @@ def test_graph_gives_the_numbers_of_torch(encoder, session):
 def test_operators_of_a_graph_give_the_numbers_of_torch(encoder, products):
     chunks = draw(LENGTHS, seed=1)
     referee = Referee(to_onnx(quantize(encoder), products).SerializeToString())
-    values = referee.run(make_feeds(chunks), OUTPUTS).values()
+    values = referee.run(assemble_chunks(chunks), OUTPUTS).values()
     for (tokens, _), outputs in zip(chunks, split(values, chunks), strict=True):
         assert are_equal(outputs, run_torch(encoder, tokens))
 
 
 def test_float_products_give_the_numbers_of_integer_products(encoder, session):
-    """The graph for GPUs, with the same initializers."""
+    """The graph for GPUs, with the same weights."""
     model = to_onnx(quantize(encoder), products="float")
-    integer_model = to_onnx(quantize(encoder))
-    assert list(model.graph.initializer) == list(integer_model.graph.initializer)
+    stored, expected = (read_weights(x.SerializeToString()) for x in (model, to_onnx(quantize(encoder))))
+    assert all(np.array_equal(stored[name], expected[name]) for name in quantize(encoder))
     float_session = Runtime("cpu", 1).open(model.SerializeToString())
     for seed in range(5):
         chunks = draw(LENGTHS, seed)
@@ -134,8 +125,8 @@ def test_some_heads_tie_where_scores_are_small():
 def ablate(session, chunks, removals):
     """Yield whether the state of a token stays the same without those that `removals` returns for it."""
     for tokens, positions in chunks:
-        ((states, _, follows),) = run_session(session, [(tokens, positions)])
-        for i, field in enumerate(receptive_fields(follows)):
+        ((states, _, attends_to),) = run_session(session, [(tokens, positions)])
+        for i, field in enumerate(receptive_fields(attends_to)):
             for removed in removals(i, field):
                 rest = np.setdiff1d(np.arange(len(tokens)), removed)
                 ((ablated, _, _),) = run_session(session, [(tokens[rest], positions[rest])])
@@ -164,10 +155,10 @@ def test_removing_a_token_that_was_read_changes_states(session):
     assert sum(unchanged) < 0.1 * len(unchanged)
 
 
-def receptive_fields(follows):
-    """Return [N, N] what each token has read: R^l(i) is the union of R^(l-1) over i and what i follows."""
-    fields = np.eye(follows.shape[1], dtype=bool)
-    for layer in follows:
+def receptive_fields(attends_to):
+    """Return [N, N] what each token has read: R^l(i) is the union of R^(l-1) over i and what i attends to."""
+    fields = np.eye(attends_to.shape[1], dtype=bool)
+    for layer in attends_to:
         fields |= (layer > 0) @ fields
     return fields
 
