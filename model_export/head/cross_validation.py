@@ -157,7 +157,8 @@ def _predict_folds(
 
 def _f1_thresholds(held_out: HeldOutPredictions, rows: Rows) -> tuple[Thresholds, list[Thresholds]]:
     """Return the thresholds of the best F1: for the model on all rows, for each row on the other folds."""
-    probs, truth = 1 / (1 + np.exp(-held_out.logits)), rows.targets[held_out.rows] > 0
+    probs = torch.from_numpy(held_out.logits).sigmoid().numpy()
+    truth = rows.targets[held_out.rows] > 0
     model_thresholds = _best_f1(probs, truth)
     row_thresholds = [model_thresholds] * len(probs)
     labels = [frozenset(rows.truth[i]) for i in held_out.rows]
@@ -204,11 +205,10 @@ def _make_predictions(
 
 
 def _probabilities(logits: Floats, multi_label: bool) -> Floats:
-    if len(logits) == 1 or multi_label:
-        p = 1 / (1 + np.exp(-logits))
-        return np.array([1 - p[0], p[0]]) if len(logits) == 1 else p
-    exp = np.exp(logits - logits.max())
-    return np.asarray(exp / exp.sum())
+    x = torch.from_numpy(logits)
+    if len(x) == 1 and not multi_label:
+        x = torch.stack([torch.zeros_like(x[0]), x[0]])
+    return np.asarray((x.sigmoid() if multi_label else x.softmax(0)).numpy())
 
 
 def _leaders(text: str, texts: EncodedTexts, row: int, session: Session) -> tuple[str, ...]:

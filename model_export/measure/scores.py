@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_BINS = 15
+from evaluation.metrics import calibration_bins, calibration_error
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Scores:
     accuracy: float
     f1: float  # of the class "positive"
     log_loss: float
-    calibration_error: float  # ECE, 15 equal bins of confidence
+    calibration_error: float  # ECE, by tenths of confidence
     confusion: tuple[tuple[int, int], tuple[int, int]]  # [truth][prediction], negative first
 
 
@@ -37,7 +37,7 @@ def score(logit: ArrayLike, truth: ArrayLike) -> Scores:
         accuracy=float((predicted == y).mean()),
         f1=2 * true_positives / (2 * true_positives + errors) if true_positives + errors else 0.0,
         log_loss=_log_loss(x, y),
-        calibration_error=_calibration_error(sigmoid(np.abs(x)), predicted == y),
+        calibration_error=calibration_error(calibration_bins(sigmoid(np.abs(x)), predicted == y)),
         confusion=((int(table[0, 0]), int(table[0, 1])), (int(table[1, 0]), int(table[1, 1]))),
     )
 
@@ -72,11 +72,3 @@ def fit_logit_scale(logit: ArrayLike, truth: ArrayLike) -> float:
 def _log_loss(logit: ArrayLike, truth: ArrayLike, factor: float = 1.0) -> float:
     x = factor * np.asarray(logit, dtype=np.float64)
     return float(np.logaddexp(0.0, np.where(np.asarray(truth) == 1, -x, x)).mean())
-
-
-def _calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:
-    """Return the mean over texts of |accuracy - confidence| of their bin (Guo et al. 2017)."""
-    index = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
-    hits = np.bincount(index, weights=correct.astype(np.float64), minlength=_BINS)
-    confidence_sums = np.bincount(index, weights=confidence, minlength=_BINS)
-    return float(np.abs(hits - confidence_sums).sum() / len(confidence))
