@@ -99,7 +99,7 @@ lock: $(VENV)/.dev  ## requirements.lock and docker/*.lock from pyproject.toml a
 	$(LOCK) --extra cpu --extra tracing --output-file requirements.lock pyproject.toml
 	$(LOCK) --constraints docker/constraints-gpu.txt --extra gpu --extra tracing --output-file docker/gpu.lock pyproject.toml
 	$(LOCK) --extra cpu --extra tracing --extra ray --output-file docker/ray.lock pyproject.toml
-	$(LOCK) --extra cpu --extra plot --extra export --output-file docker/export.lock pyproject.toml
+	$(LOCK) --extra cpu --extra plot --extra tables --extra export --output-file docker/export.lock pyproject.toml
 	echo "$$(sed -n 's/^requires = \["\(hatchling==.*\)"\]/\1/p' pyproject.toml)" | $(LOCK) --output-file docker/build.lock -
 
 # From an environment with the packages of the lock alone; a license that is not in pyproject.toml's list is an error.
