@@ -67,7 +67,7 @@ def resting_tokens(Z: Array, C: Array, w: Array | None = None) -> Array:
 
 
 def is_certified(Z: Array, C: Array, A: Array | None = None, w: Array | None = None) -> bool:
-    """Return whether all members of all C_i rest, and all tie for the mean c_i (docs/theory.md, 3)."""
+    """Return whether all members of all C_i rest, and all tie for the mean c_i (theory.md, 3)."""
     tied = C.sum(axis=1) > 1
     mean_sets = argmax_sets(Z, A, queries=means(C, Z, w)[tied]) if tied.any() else C[tied]
     return bool(resting_tokens(Z, C, w)[C.any(axis=0)].all() and (mean_sets | ~C[tied]).all())

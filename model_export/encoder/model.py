@@ -5,7 +5,7 @@
     y_i = norm(h_i + O [v_a(h_f_a(i))]_a),   h_i <- norm(y_i + D relu(U y_i))
 
 Keys are static: they are computed from the input embeddings. Leaving out tokens that were not attended to
-therefore changes nothing (docs/theory.md, section 7). The null key has no value and no position. b is 0 in
+therefore changes nothing (theory.md, section 7). The null key has no value and no position. b is 0 in
 encoders without relative positions.
 
 One set of weights, three ways to compute it:

@@ -1,1 +1,1 @@
-"""The classifier that is constructed, not trained (docs/exact.md)."""
+"""The classifier that is constructed, not trained (exact.md)."""

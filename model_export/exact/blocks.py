@@ -2,7 +2,7 @@
 
 A block is a feed-forward layer of width 3, FF(x) = eta x + W relu(U x + b), and rank-one hardmax attention,
 SA(X)_i = rho x_i + v <w, mean of x_j over C_i>, C_i = argmax_j <q, x_i><k, x_j>. Tokens of R^d become
-(g, f, 0, ..): g says which class its sequence is in and which token it is, f is a flag. docs/exact.md has the
+(g, f, 0, ..): g says which class its sequence is in and which token it is, f is a flag. exact.md has the
 construction and its proof; the step numbers below are those of that page.
 
 subtle: the numbers are chosen so that floating point hardly rounds. All codes g lie on one grid of numbers
@@ -112,7 +112,7 @@ def build_transformer(examples: Examples, measures: Measures, *, seed: int = 0) 
 
 
 class BlockBuilder:
-    """Makes blocks of dimension D; each method makes those of one step of docs/exact.md.
+    """Makes blocks of dimension D; each method makes those of one step of exact.md.
 
     A token that moves by r moves its code by r / `scale`, up to `stray`, the bound on the rounding of codes.
     Zones are wider by `stray`.

@@ -3,7 +3,7 @@
 A *class* is a set of sequences that the transformer has not yet separated. Class 0 contains all. A token
 split moves those members of a class that contain a token into a new class. If members differ only in the
 shares of their tokens, a frequency split spreads the class by the share of one token. A final class is
-*pure*: it has one output. Tokens are numbers t in [0, 1] here (docs/exact.md, step 0).
+*pure*: it has one output. Tokens are numbers t in [0, 1] here (exact.md, step 0).
 """
 
 from collections.abc import Iterator

@@ -6,7 +6,7 @@ There is no tolerance, because everything is computed on integers. The export of
 compares it with torch.
 
 For one random token of each chunk, tokens that it has not read are left out: once all of them, once a single
-one. Its hidden state must not change (docs/theory.md, section 7).
+one. Its hidden state must not change (theory.md, section 7).
 """
 
 import argparse

@@ -5,7 +5,7 @@
     attention.attend()
     tokens.step()
 
-A set is final once it is proved never to change again (docs/theory.md, section 3), and is then not searched
+A set is final once it is proved never to change again (theory.md, section 3), and is then not searched
 for again. The cloud is certified when the sets of all tokens are final.
 """
 

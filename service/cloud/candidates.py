@@ -1,6 +1,6 @@
 """Search for the candidates: pairs (query, key) that can be in an argmax set, without scoring all pairs.
 
-A key may be left out for a query only where an inequality of docs/theory.md, section 4, says that its score
+A key may be left out for a query only where an inequality of theory.md, section 4, says that its score
 is below the best by more than `slack`, which covers the rounding of scores and any margin of the caller.
 
     all pairs     about a thousand points: all scores are computed

@@ -108,7 +108,7 @@ def polytope_vertices(leaders: Leaders) -> Ints:
 
     In the plane they are in counterclockwise order. No hull is computed: a leader is the only maximiser of
     <A z_l, .> over the cloud, which makes it a vertex of every later hull, and every vertex of the limit
-    polytope is a leader (docs/theory.md, section 3).
+    polytope is a leader (theory.md, section 3).
     """
     _, vertices = np.unique(leaders.cluster, return_index=True)
     vertices = np.sort(vertices)

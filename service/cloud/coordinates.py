@@ -1,7 +1,7 @@
 """Coordinates in which the form A is the identity, and a bound on the error of every score in them.
 
 With A = L L', <A z_i, z_j> is <z_i L, z_j L>. The computed score of a query i and a key j differs from that
-of the rational numbers by at most  error_i size_j + size_i error_j  (docs/theory.md, section 5). Keys
+of the rational numbers by at most  error_i size_j + size_i error_j  (theory.md, section 5). Keys
 are taken relative to a middle of the cloud: adding one vector to all keys changes no argmax, and a cloud far
 from the origin loses no digits.
 """

@@ -1,5 +1,5 @@
 """The margin of an answer, the smallest gap between a best score and the best outside the argmax set, and the
-largest temperature at which softmax attention provably stays near hardmax (docs/theory.md, 6).
+largest temperature at which softmax attention provably stays near hardmax (theory.md, 6).
 """
 
 import math

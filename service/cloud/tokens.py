@@ -1,6 +1,6 @@
 """The tokens of a cloud at a layer: their argmax sets and their positions.
 
-A token is settled once its argmax set is proved never to change again (docs/theory.md, section 3). Its
+A token is settled once its argmax set is proved never to change again (theory.md, section 3). Its
 positions at all later layers then follow from a formula.
 """
 

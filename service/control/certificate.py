@@ -1,4 +1,4 @@
-"""Proofs in exact arithmetic about leader constraints: docs/control.md has both arguments.
+"""Proofs in exact arithmetic about leader constraints: control.md has both arguments.
 
 `verify_feasible` decides whether a form A satisfies them, `verify_infeasible` whether weights prove that no
 form does. Forms and weights are found in floating point, and are answered only if they are proved here.

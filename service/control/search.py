@@ -1,4 +1,4 @@
-"""Search for a form A under which chosen tokens lead: the semidefinite program of docs/control.md.
+"""Search for a form A under which chosen tokens lead: the semidefinite program of control.md.
 
 Token i ends at leader l(i), from layer 0 on and for ever, if <A z_i, z_l(i) - z_j> > 0 for all other j. That
 is linear in A. The search for the form whose smallest such gap is largest uses floating point, and adds
@@ -43,7 +43,7 @@ class ControlResult:
     feasible: bool | None
     A: Floats | None = None
     margin: float | None = None  # smallest (best score - runner-up) of these tokens, relative to A-norms
-    bound: float | None = None  # no A reaches a larger gap, in the units of docs/control.md
+    bound: float | None = None  # no A reaches a larger gap, in the units of control.md
     worst_pair: tuple[int, int, int] | None = None  # (token, its leader, the rival with the smallest gap)
     certificate: list[tuple[int, int, int, int]] | None = None  # (token, leader, rival, weight)
     note: str | None = None

@@ -1,4 +1,4 @@
-"""Integer weights near those of floating point, for proofs that no form exists (docs/control.md).
+"""Integer weights near those of floating point, for proofs that no form exists (control.md).
 
 Both functions only propose weights; certificate.py proves them.
 """

@@ -189,7 +189,7 @@ def choose_provider(requested: Provider) -> Literal["cpu", "cuda"]:
 def _cuda_failure() -> str | None:
     """Return why CUDA cannot be used, or None if a graph of one node runs on it."""
     if CUDA not in ort.get_available_providers():
-        return "this onnxruntime has no CUDA provider (see docs/gpu.md)"
+        return "this onnxruntime has no CUDA provider (see docs/operate/gpu.md)"
     if hasattr(ort, "preload_dlls"):
         ort.preload_dlls()  # finds the CUDA and cuDNN libraries that came as wheels
     try:

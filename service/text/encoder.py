@@ -1,6 +1,6 @@
 """Run the encoder: chunks of tokens to hidden states, and the receptive field of every token.
 
-Hard attention heads determine which tokens a hidden state was computed from (docs/theory.md, section 7):
+Hard attention heads determine which tokens a hidden state was computed from (theory.md, section 7):
 
     R^0(i) = {i},  R^l(i) = R^(l-1)(i) and R^(l-1)(j) of every j that a head of layer l attends to from i
 

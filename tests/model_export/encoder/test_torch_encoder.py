@@ -135,7 +135,7 @@ def ablate(session, chunks, removals):
 
 @pytest.mark.parametrize("config", [TINY, RELATIVE], ids=["absolute positions", "relative positions"])
 def test_removing_unread_tokens_changes_nothing(config):
-    """One token, and all of them at once, to the bit: keys are static (docs/theory.md, section 7)."""
+    """One token, and all of them at once, to the bit: keys are static (theory.md, section 7)."""
     session = Runtime("cpu", 1).open(to_onnx(quantize(random_encoder(config))).SerializeToString())
 
     def unread(i, field):

@@ -1,4 +1,4 @@
-"""Dynamics: the facts of docs/theory.md, the clouds of the paper, and the options of a run."""
+"""Dynamics: the facts of theory.md, the clouds of the paper, and the options of a run."""
 
 from fractions import Fraction
 from itertools import pairwise

@@ -290,7 +290,7 @@ def test_control_lets_a_single_token_lead():
 
 
 def test_control_needs_no_gap_between_twins():
-    """The condition of docs/control.md exempts tokens at the leader's own point."""
+    """The condition of control.md exempts tokens at the leader's own point."""
     points = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
     result = solve_control(points, leaders=[0])
     assert_feasible(points, {0: 0}, result)

@@ -98,7 +98,7 @@ def test_every_exception_of_onnxruntime_has_a_counterpart() -> None:
 
 @pytest.mark.skipif(HAS_CUDA, reason="this onnxruntime has CUDA")
 def test_provider_cuda_without_cuda_is_an_error_and_auto_is_not() -> None:
-    message = r"^PROVIDER is cuda, but this onnxruntime has no CUDA provider \(see docs/gpu.md\)$"
+    message = r"^PROVIDER is cuda, but this onnxruntime has no CUDA provider \(see docs/operate/gpu.md\)$"
     with pytest.raises(ConfigurationError, match=message):
         session.choose_provider("cuda")
     assert session.choose_provider("auto") == "cpu"

@@ -181,7 +181,7 @@ def test_clusters_cover_every_word_exactly_once(head: Head, sentences: list[str]
 
 
 def test_hidden_state_does_not_depend_on_words_that_were_not_read(head: Head, sentences: list[str]) -> None:
-    """One unread word, and all of them, are left out of a thousand sentences (docs/theory.md, section 7)."""
+    """One unread word, and all of them, are left out of a thousand sentences (theory.md, section 7)."""
     rng, encoder = random.Random(5), head.encoder
     texts = [encoder.tokenize(sentence) for sentence in sentences]
     ablations: list[tuple[TokenizedText, NDArray[np.uint8], int]] = []
