@@ -75,7 +75,7 @@ class HardmaxLayer:
         n = len(points)
         cloud = Cloud(points, np.ones(n, np.int64), np.arange(n), 0, None)
         tokens = Tokens(cloud, alpha=1.0)
-        Attention(self._session, tokens, tie_tolerance=0.0).attend()
+        Attention(self._session, tokens).attend()
         tokens.step()
         return tokens.points(1)
 

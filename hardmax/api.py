@@ -151,7 +151,6 @@ class AsyncApi(ABC):
                 trajectory "converged".
             tolerance: The distance to its target, relative to the longest point, at which a point counts as
                 converged.
-            tie_tolerance: The relative gap below which two scores tie.
             include: Further parts of the answer, such as "limits" or "trajectory".
             trajectory_every: Keep every n-th layer of the trajectory.
             temperature: With "softmax" in include, the temperature of softmax attention.

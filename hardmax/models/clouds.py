@@ -105,7 +105,7 @@ class DynamicsResult(Document):
     alpha: float
     """The step size of the run."""
     status: Annotated[Literal["certified", "converged", "max_layers"], Open]
-    """The limits of a "certified" run are proved (with a tie_tolerance, as docs/theory.md says). In a
+    """The limits of a "certified" run are proved. In a
     "converged" run every point is near its limit. A "max_layers" run ended before either."""
     layers: int
     """The number of layers from the start to the state that is reported."""

@@ -1,7 +1,7 @@
-"""Read arrays from rows of JSON or from npy, and write npz."""
+"""Read arrays from rows of JSON or from npy."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import chain
 from tokenize import TokenError
 from typing import Any
@@ -162,10 +162,3 @@ def check_converted(original: Any, array: Floats, param: str) -> None:
         changed = ~fits | (np.where(fits, array, 0).astype(limits.dtype) != original)
     if changed.any():
         raise _inexact(param, *map(int, np.argwhere(changed)[0]))
-
-
-def write_npz(arrays: Mapping[str, Any]) -> bytes:
-    """Return the bytes that `numpy.savez` writes."""
-    stream = io.BytesIO()
-    np.savez(stream, allow_pickle=False, **arrays)
-    return stream.getvalue()

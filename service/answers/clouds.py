@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from service.answers.arrays import as_array, read_npy, read_rows, write_npz
+from service.answers.arrays import as_array, read_npy, read_rows
 from service.answers.writing import MAX_ANSWER_BYTES, check_answer, write
 from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
 from service.cloud.points import Floats
@@ -24,7 +24,7 @@ from service.settings import Settings
 INDEX = re.compile("0|[1-9][0-9]{0,8}")
 MODEL = "dynamics"  # the bundle that runs clouds
 CONTROL_LAYERS = 1000  # of the run that confirms a matrix
-NUMBER_BYTES = {"json": 25, "npz": 8}  # at most
+NUMBER_BYTES = 25  # of a number in JSON, at most
 ARRAYS = ("assignment", "limits")
 SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 
@@ -120,51 +120,17 @@ def _objects(**columns: Any) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
-def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> bytes:
-    """Return the answer's arrays, and its summary as JSON in the array `summary`."""
-    summary = {name: getattr(result, name) for name in SUMMARY}
-    arrays: dict[str, Any] = {
-        "leaders": result.leaders.index,
-        "since_layer": result.leaders.since_layer,
-        "cluster_limits": result.clusters.limit,
-        "cluster_sizes": result.clusters.size,
-        "summary": np.array(write({"id": request_id, **summary}).decode()),
-    }
-    arrays |= {name: getattr(result, name) for name in ARRAYS if name in include}
-    if "polytope" in include:
-        arrays["vertices"] = result.vertices
-    if result.temperature is not None:
-        temperature = result.temperature
-        arrays["temperature"] = np.array([temperature.t or np.inf, temperature.distance])
-        arrays |= {"temperature_layers": temperature.layers, "temperature_float64": temperature.float64}
-    if result.trajectory is not None:
-        arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
-    if result.argmax is not None:
-        arrays["argmax_members"] = np.concatenate([layer.flat for layer in result.argmax])
-        arrays["argmax_sizes"] = np.array([layer.lengths for layer in result.argmax])
-    if result.softmax is not None:
-        softmax = result.softmax
-        arrays |= {"softmax_layers": softmax.layers, "softmax": softmax.points}
-        arrays["softmax_distance"] = softmax.distance
-    return write_npz(arrays)
-
-
 def answer_dynamics(
     model: Dynamics,
     read: Callable[[], tuple[Floats, Parameters]],
     request_id: str,
-    *,
-    as_npz: bool,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> bytes:
     """Read a cloud, run it and write the answer."""
     points, parameters = read()
     parts = len({"trajectory", "softmax"} & parameters.include) or 1
-    number_bytes = NUMBER_BYTES["npz" if as_npz else "json"]
-    parameters = replace(parameters, max_numbers=MAX_ANSWER_BYTES // (parts * number_bytes))
+    parameters = replace(parameters, max_numbers=MAX_ANSWER_BYTES // (parts * NUMBER_BYTES))
     result = model.run(points, parameters, on_progress)
-    if as_npz:
-        return check_answer(dynamics_npz(request_id, result, parameters.include))
     answer = describe_dynamics_result(result, parameters.include)
     return check_answer(write({"id": request_id, **answer}))
 

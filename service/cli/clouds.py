@@ -36,7 +36,6 @@ def _add_dynamics(commands: Commands) -> None:
     dynamics.add_argument("--max-layers", type=int, help="default 1000")
     dynamics.add_argument("--stop", choices=["certified", "converged", "never"], help="default: certified")
     dynamics.add_argument("--tolerance", type=float, help="how near a point must come with --stop converged")
-    dynamics.add_argument("--tie-tolerance", type=float, help="relative gap below which two points tie")
     dynamics.add_argument(
         "--include", metavar="PARTS", help=f"further parts of --json: {', '.join(get_args(Include))}"
     )
@@ -105,7 +104,7 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
     points = _read_points(arguments)
     if arguments.trajectory:
         check_trajectory(arguments.trajectory)
-    options = ("alpha", "max_layers", "stop", "tolerance", "tie_tolerance", "trajectory_every")
+    options = ("alpha", "max_layers", "stop", "tolerance", "trajectory_every")
     parameters = {name: value for name in options if (value := getattr(arguments, name)) is not None}
     if arguments.A:
         parameters["A"] = read_cloud(arguments.A)

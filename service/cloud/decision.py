@@ -1,8 +1,7 @@
 """Decide which candidates are members of argmax sets: the tie rule of the dynamics.
 
 Candidates are pairs (query, key), among them every member (candidates.py). Floating point scores, with their
-error bounds, exclude most other pairs, and exact arithmetic decides the rest. With a positive tie tolerance
-the scores within it are ties, whatever the exact scores are.
+error bounds, exclude most other pairs, and exact arithmetic decides the rest.
 """
 
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.cloud.coordinates import Vectors, lengths_of
+from service.cloud.coordinates import Vectors
 from service.cloud.points import Bools, Floats, Ints
 from service.cloud.sets import Sets, range_starts
 
@@ -25,10 +24,6 @@ class Pairs:
     query: Ints  # [p] ascending positions among the queries
     key: Ints  # [p]
 
-    def relabel(self, keys: Ints) -> "Pairs":
-        """Return the same pairs with key keys[k] in place of key k."""
-        return Pairs(self.query, keys[self.key])
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -36,35 +31,24 @@ class Decision:
 
     queries: Vectors
     keys: Vectors
-    slack: Floats  # [q] twice a bound on the error of a query's scores, whatever the key
-    tolerance: Floats | None  # [q] the tie tolerance at a query's scale, if there is one
     decide_exactly: ExactDecision
 
     def sets(self, rows: Ints, pairs: Pairs) -> Sets:
         """Return the argmax sets of the queries `rows`, from their candidates."""
-        proved, gap = np.ones(len(rows), np.bool_), np.full(len(rows), np.inf)
         if len(pairs.key) == len(rows):
             size = np.ones(len(rows), np.int64)
-            return Sets(pairs.key, size, size[:0], size[:0], proved, gap)
+            return Sets(pairs.key, size, size[:0], size[:0])
         start = np.searchsorted(pairs.query, np.arange(len(rows)))
         score = scores(self.queries, self.keys, rows[pairs.query], pairs.key)
-        if self.tolerance is None:
-            member = self._members(rows, pairs, start, score)
-        else:
-            best = np.maximum.reduceat(score, start)
-            excess = score - (best - self.tolerance[rows])[pairs.query]
-            member = excess >= 0
-            proved[pairs.query[np.abs(excess) <= self.slack[rows][pairs.query]]] = False
-            gap = best - np.maximum.reduceat(np.where(member, -np.inf, score), start)
-            gap /= lengths_of(self.queries.x[rows])
+        member = self._members(rows, pairs, start, score)
         size = np.add.reduceat(member.astype(np.int64), start)
         row, key = pairs.query[member], pairs.key[member]
         first = np.minimum.reduceat(key, range_starts(size))
         tied = size[row] > 1
-        return Sets(first, size, row[tied], key[tied], proved, gap)
+        return Sets(first, size, row[tied], key[tied])
 
     def _members(self, rows: Ints, pairs: Pairs, start: Ints, score: Floats) -> Bools:
-        """Return which pairs hold a member of an exact set; those in doubt are computed exactly."""
+        """Return which pairs hold a member; those in doubt are computed exactly."""
         query = rows[pairs.query]
         error = self.queries.error[query] * self.keys.size[pairs.key]
         error += self.queries.size[query] * self.keys.error[pairs.key]

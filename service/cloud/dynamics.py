@@ -42,7 +42,6 @@ class Parameters:
     max_layers: int = 1000
     stop: Stop = "certified"
     tolerance: float = 1e-9
-    tie_tolerance: float = 0.0
     include: frozenset[str] = frozenset({"assignment"})
     trajectory_every: int = 1
     temperature: float | None = None  # of the softmax trajectory
@@ -178,7 +177,7 @@ class _Run:
         self._on_progress = on_progress
         self._cloud: Cloud = prepare(points, parameters.A)
         self._tokens = Tokens(self._cloud, parameters.alpha)
-        self._attention = Attention(session, self._tokens, parameters.tie_tolerance)
+        self._attention = Attention(session, self._tokens)
         records_points = bool({"trajectory", "softmax"} & include)
         step = parameters.trajectory_every
         limits = max_bytes, parameters.max_numbers
@@ -261,7 +260,7 @@ class _Run:
         return smallest_margin(self._attention.session, self._tokens, self._attention.sets_of_means())
 
     def _temperature(self) -> Temperature | None:
-        if not self._gaps or not self._tokens.certified or self._parameters.tie_tolerance:
+        if not self._gaps or not self._tokens.certified:
             return None
         return find_temperature(self._gaps, self._tokens)
 

@@ -12,7 +12,7 @@ from service.errors import TooLarge
 
 EMPTY: Ints = np.empty(0, np.int64)
 MAX_MEMBERS = 2**23  # of all sets with several members of a layer
-TOO_MANY_TIES = "too many points tie, or nearly: choose a smaller tie_tolerance, or fewer points"
+TOO_MANY_TIES = "too many points tie, or nearly: send fewer points"
 
 
 class Ragged(Sequence[Ints]):
@@ -64,8 +64,6 @@ class Sets:
     size: Ints  # [q]
     row: Ints  # [m] the pairs (query, member) of all sets with several members
     member: Ints  # [m]
-    proved: Bools  # [q] whether the set is proved
-    gap: Floats  # [q] with a tie tolerance: from a unit query's best score to the best outside, or inf
 
     def ragged(self) -> Ragged:
         """Return all sets, those of a single member too."""
@@ -120,8 +118,6 @@ class ArgmaxSetBuilder:
     def __init__(self, count: int) -> None:
         self._first: Ints = np.zeros(count, np.int64)
         self._size: Ints = np.zeros(count, np.int64)
-        self._sure: Bools = np.zeros(count, np.bool_)
-        self._gap: Floats = np.full(count, np.inf)
         self._row: list[Ints] = []
         self._member: list[Ints] = []
         self._count = 0
@@ -129,7 +125,6 @@ class ArgmaxSetBuilder:
     def add(self, rows: Ints, sets: Sets) -> None:
         """Add the sets of the queries `rows`."""
         self._first[rows], self._size[rows] = sets.first, sets.size
-        self._sure[rows], self._gap[rows] = sets.proved, sets.gap
         self._row.append(rows[sets.row])
         self._member.append(sets.member)
         self._count += len(sets.member)
@@ -140,7 +135,7 @@ class ArgmaxSetBuilder:
         """Return the sets of all queries."""
         row, member = np.concatenate([EMPTY, *self._row]), np.concatenate([EMPTY, *self._member])
         order = np.lexsort((member, row))
-        return Sets(self._first, self._size, row[order], member[order], self._sure, self._gap)
+        return Sets(self._first, self._size, row[order], member[order])
 
 
 def range_starts(size: Ints) -> Ints:

@@ -30,7 +30,6 @@ from service.schemas.reading import MAX_JSON_BYTES, parse
 
 JSON = "application/json"
 NPY = "application/x-npy"
-NPZ = "application/x-npz"
 NDJSON = "application/x-ndjson"
 BINARY = "application/octet-stream"
 

@@ -108,12 +108,6 @@ class DynamicsParameters(RequestModel):
         description="A run has converged when every point is this near to its target, relative to the "
         "longest point.",
     )
-    tie_tolerance: Finite = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="The relative gap below which two tokens tie; with 0 scores are compared exactly.",
-    )
     include: Items[Include] = Field(
         ["assignment"], max_length=16, description="The parts of the answer beyond the summary."
     )

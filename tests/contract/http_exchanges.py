@@ -125,10 +125,6 @@ def reduce(response: httpx.Response, exchange: dict[str, Any]) -> dict[str, Any]
         lines = [normalize(json.loads(line)) for line in response.text.splitlines()]
         answer["progress"] = sorted({name for line in lines[:-1] for name in line["progress"]})
         answer["last line"] = lines[-1]
-    elif content_type == "application/x-npz":
-        arrays = np.load(io.BytesIO(response.content), allow_pickle=False)
-        answer["arrays"] = {name: arrays[name].tolist() for name in sorted(arrays)}
-        answer["arrays"]["summary"] = normalize(json.loads(answer["arrays"]["summary"]))
     elif content_type == "application/octet-stream":
         length = int(response.headers["inference-header-content-length"])
         answer["json"] = normalize(json.loads(response.content[:length]))

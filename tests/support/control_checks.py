@@ -22,7 +22,7 @@ def solve_control(
     """Find a form, and confirm it with the pretrained dynamics."""
 
     def run(points: Floats, A: Floats) -> Result:
-        return load_dynamics().run(points, Parameters(A=A, tie_tolerance=0))
+        return load_dynamics().run(points, Parameters(A=A))
 
     return find_form(np.asarray(points, float), assignment, leaders, run, deadline_s, **options)
 

@@ -1,6 +1,6 @@
 """Clouds and sequences of points.
 
-POST /dynamics              run a cloud to its leaders, clusters and limits: as JSON, arrays, or a line stream
+POST /dynamics              run a cloud to its leaders, clusters and limits: as JSON, or a line stream
 POST /sequences/classify    label sequences by an exact classifier
 POST /control               find a matrix A under which chosen points lead
 """
@@ -39,7 +39,6 @@ from service.http.bodies import (
     NDJSON,
     NO_STORE,
     NPY,
-    NPZ,
     BodyDep,
     parse_body,
     preferred_type,
@@ -76,7 +75,7 @@ QUERY = [
 @router.post(
     "/dynamics",
     response_model=DynamicsResult,
-    responses=examples.responses(examples.RESULT, NPZ, NDJSON),
+    responses=examples.responses(examples.RESULT, NDJSON),
     openapi_extra={**examples.body(examples.DYNAMICS, DynamicsRequest, NPY), "parameters": QUERY},
     summary="Run a point cloud to its certified limits",
 )
@@ -86,10 +85,10 @@ async def dynamics(
     """Run hardmax attention on a point cloud until its limits are certified.
 
     The request is JSON, or the array as `application/x-npy` with the parameters in the query. The response is
-    JSON, arrays with `accept: application/x-npz`, or with `application/x-ndjson` lines of progress, one every
-    0.1 s at most, and the result last. The computation stops when the client disconnects.
+    JSON, or with `accept: application/x-ndjson` lines of progress, one every 0.1 s at most, and the result
+    last. The computation stops when the client disconnects.
     """
-    answer_type = preferred_type(request, JSON, NPZ, NDJSON)
+    answer_type = preferred_type(request, JSON, NDJSON)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     if body.media_type == NPY:
         query = request.scope["query_string"]
@@ -98,7 +97,7 @@ async def dynamics(
         read = partial(read_dynamics, body.content, service.settings)
     work = partial(
         service.compute.run,
-        partial(answer_dynamics, as_npz=answer_type == NPZ),
+        answer_dynamics,
         model,
         read,
         request_id,

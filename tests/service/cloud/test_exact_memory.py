@@ -41,12 +41,13 @@ def test_forgotten_positions_are_computed_again(max_bits: int, monkeypatch: pyte
 
 
 def test_dynamics_refuses_sets_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """8,000 points that nearly all tie with all took 9 GB: a batch was bounded, and a layer was not."""
-    monkeypatch.setattr("service.cloud.sets.MAX_MEMBERS", 50_000)
-    points = np.random.default_rng(0).normal(size=(300, 8))
-    assert run(points, max_layers=1).leaders
+    """Points before a wall tie with all of it: a batch was bounded, and a layer was not."""
+    monkeypatch.setattr("service.cloud.sets.MAX_MEMBERS", 5_000)
+    axis, wall = np.zeros((200, 2)), np.full((40, 2), 3.0)
+    axis[:, 0], wall[:, 1] = np.arange(1, 201) / 201, np.linspace(-1, 1, 40)
+    assert run(np.concatenate([wall, axis[:50]]), max_layers=1).leaders
     with pytest.raises(TooLarge, match="too many points tie, or nearly"):
-        run(points, tie_tolerance=0.9)
+        run(np.concatenate([wall, axis]))
 
 
 @pytest.mark.alone

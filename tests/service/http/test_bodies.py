@@ -87,7 +87,7 @@ LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
     "one text": ("/classify", lambda: b'{"input":"' + b"a" * 3 * MB + b'"}', 413),
     "a blank text": ("/classify", lambda: b'{"input":"' + b" " * 3 * MB + b'"}', 413),
     "tensors": (INFER, filled(b'{"inputs":[', b'{"name":"","datatype":"","shape":[]}', b"]}"), 413),
-    "points": ("/dynamics", filled(b'{"max_layers": 1, "tie_tolerance": 2, "points":[', ROW, b"]}"), 422),
+    "points": ("/dynamics", filled(b'{"max_layers": 1, "tolerance": -1, "points":[', ROW, b"]}"), 422),
     "tiny rows": ("/dynamics", filled(b'{"points":[', b"[0]", b"]}"), 422),
     "a row": ("/control", filled(b'{"points":[[', b"1", b"]]}"), 413),
     "as many numbers as are parsed": ("/control", filled(b'{"points":[[', b"1", b"]]}", 7_999_900), 413),
