@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import time
+from contextlib import suppress
 from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 from typing import Any, Literal
@@ -32,11 +33,11 @@ def configure(style: Style, level: str) -> None:
 
 def queue_handler(
     style: Style, descriptor: int = STDERR, max_records: int = MAX_RECORDS
-) -> "DroppingQueueHandler":
+) -> "BoundedQueueHandler":
     """Return a handler whose listener writes to a descriptor."""
     writer = DescriptorHandler(descriptor)
     writer.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
-    handler = DroppingQueueHandler(Queue(max_records))
+    handler = BoundedQueueHandler(Queue(max_records))
     QueueListener(handler.queue, writer).start()
     return handler
 
@@ -76,7 +77,7 @@ def log_request(
     )
 
 
-class DroppingQueueHandler(QueueHandler):
+class BoundedQueueHandler(QueueHandler):
     """Drop records that do not fit into the queue, and log their number once there is room."""
 
     queue: Queue[Any]
@@ -89,7 +90,8 @@ class DroppingQueueHandler(QueueHandler):
         """Put a record into the queue, or count it as lost."""
         try:
             if self._dropped:
-                self.queue.put_nowait(make_loss_record(self._dropped, "they were not read in time"))
+                lost = f"{self._dropped} log lines were lost: they were not read in time"
+                self.queue.put_nowait(logging.makeLogRecord({"levelname": "WARNING", "msg": lost}))
                 self._dropped = 0
             self.queue.put_nowait(record)
         except Full:
@@ -100,7 +102,7 @@ class DroppingQueueHandler(QueueHandler):
         return record
 
     def flush(self) -> None:
-        """Wait up to LAST_LINES_S for the last lines to be written."""
+        """Wait up to LAST_LINES_S for the last lines: `QueueListener.stop` would wait for ever."""
         deadline = time.monotonic() + LAST_LINES_S
         while self.queue.unfinished_tasks and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -109,37 +111,22 @@ class DroppingQueueHandler(QueueHandler):
 class DescriptorHandler(logging.Handler):
     """Write each line at once, so that lines of several workers never mix.
 
-    It has no lock: only the listener writes, and at its end the process must not wait for a log that nobody
-    reads.
+    It has no lock, and no buffer with one, as a StreamHandler has: only the listener writes, and at its end
+    the process must not wait for a log that nobody reads.
     """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
-        self._lost = 0
 
     def createLock(self) -> None:
         """Create no lock."""
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, or count it as lost."""
-        try:
-            if self._lost:
-                self._write(make_loss_record(self._lost, "they could not be written"))
-                self._lost = 0
-            self._write(record)
-        except OSError:  # a full disk: this line is lost, requests are not
-            self._lost += 1
-
-    def _write(self, record: logging.LogRecord) -> None:
-        os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
-
-
-def make_loss_record(count: int, reason: str) -> logging.LogRecord:
-    """Return the record with the number of lost lines."""
-    message = "%d log lines were lost: %s"
-    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (count, reason), None)
+        """Write a record. On a full disk the line is lost, and requests are not."""
+        with suppress(OSError):
+            os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
 
 
 class TextFormatter(logging.Formatter):
