@@ -6,13 +6,13 @@ from typing import Any
 
 import httpx
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page, Route
+from playwright.sync_api import Page, Route
 
 OpenPage = Callable[..., Page]
 RunScript = Callable[..., Any]
 READY_SELECTORS = {
     "review": "#contributions tr.total", "messages": "#messages-model option",
-    "cloud": "#clusters tr", "model": "#cards article", "docs": ".route",
+    "cloud": "#clusters tr", "model": "#cards article",
 }  # fmt: skip
 POSITIVE_TEXT = "A wonderful film with superb acting. I loved it."
 NEGATIVE_TEXT = "An awful film. The worst acting, a waste of time."
@@ -37,7 +37,7 @@ def expect_accessible_layout(page: Page) -> None:
 
 def wait_until_ready(page: Page) -> Page:
     """Wait for the first content of the view."""
-    view = re.search("review|messages|cloud|model|docs", page.url)
+    view = re.search("review|messages|cloud|model", page.url)
     assert view is not None
     page.locator(READY_SELECTORS[view[0]]).first.wait_for(state="attached")
     return page
@@ -85,14 +85,6 @@ def classify(page: Page, server: str, text: str, **extra: object) -> dict[str, A
     body = {"input": text, "model": page.locator("#review-model").input_value(), "explain": "full"} | extra
     answer: dict[str, Any] = httpx.post(f"{server}/classify", json=body).raise_for_status().json()
     return answer["data"][0]
-
-
-def open_route(page: Page, name: str) -> Locator:
-    """Open the route with this heading, and wait for its response."""
-    route = page.locator(".route").filter(has=page.get_by_role("heading", name=name, exact=True))
-    route.locator("summary").click()
-    route.locator(".response pre").wait_for()
-    return route
 
 
 def read_snippet(page: Page, view: str, language: str) -> str:

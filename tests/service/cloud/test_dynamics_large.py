@@ -161,7 +161,7 @@ def test_layer_of_a_thousand_points_takes_less_than_twice_as_long_as_numpy(d: in
 
     def service_layer() -> Floats:
         tokens = Tokens(cloud, 1.0)
-        Attention(load_dynamics().session, tokens, 0.0).attend()
+        Attention(load_dynamics().session, tokens).attend()
         tokens.step()
         return tokens.points(1)
 

@@ -19,7 +19,7 @@ def test_run_caches_a_bounded_number_of_bits(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(rational, "MAX_CACHED_BITS", 100_000)
     cloud, peak_bits = prepare(EDGE, None), 0
     tokens = Tokens(cloud, 1e-300)
-    attention = Attention(load_dynamics().session, tokens, 0.0)
+    attention = Attention(load_dynamics().session, tokens)
     for _ in range(40):
         tokens.settled[:] = -1  # so that every set is searched again
         attention.attend()
