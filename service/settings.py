@@ -88,8 +88,12 @@ class Settings(BaseModel):
     request_timeout_s: float = setting(60.0, "seconds a request may take before 504", gt=0)
     shutdown_grace_s: float = setting(30.0, "seconds that running requests may take after SIGTERM", ge=0)
 
-    api_keys: str = setting("", "API keys, separated by commas; empty: no key is needed", repr=False)
-    api_keys_file: Path | None = setting(None, "file with one API key per line, read again on SIGHUP")
+    api_keys: str = setting(
+        "", "API keys, separated by commas, each `key` or `name:key`; empty: no key is needed", repr=False
+    )
+    api_keys_file: Path | None = setting(
+        None, "file with one API key per line (`key` or `name:key`), read again on SIGHUP"
+    )
     allowed_hosts: str = setting(
         "",
         'host names that requests may be addressed to, separated by commas; "*" allows any; default: those '

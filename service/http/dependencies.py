@@ -74,7 +74,9 @@ async def check_key(
     public = route in PUBLIC_ROUTES and (route != "/" or request.method != "POST")
     if not public:
         keys = (bearer.credentials if bearer else "", header or "")  # a proxy may use the other header
-        service.keys.check(*(stripped.encode("latin-1") for key in keys if (stripped := key.strip())))
+        request.state.key_name = service.keys.check(
+            *(stripped.encode("latin-1") for key in keys if (stripped := key.strip()))
+        )
 
 
 REQUIRE_API_KEY = [Depends(check_key)]

@@ -105,9 +105,8 @@ class RequestContextMiddleware:
                 route, method if method in METHODS else "other", status, seconds
             )
             page_file = route == PAGE_FILES and status < 400  # the page has forty files
-            log_request(
-                state["request_id"], method, route, status, seconds, error=state.get("error"), debug=page_file
-            )
+            extra = {name: state[name] for name in ("error", "key_name") if state.get(name)}
+            log_request(state["request_id"], method, route, status, seconds, debug=page_file, **extra)
 
 
 class RequestLimitMiddleware:

@@ -50,9 +50,10 @@ def log_request(
     seconds: float,
     *,
     error: str | None = None,
+    key_name: str | None = None,
     debug: bool = False,
 ) -> None:
-    """Log a request; `error` is the error type of the answer."""
+    """Log a request; `error` is the error type of the answer, `key_name` the name of the API key."""
     fields = {
         "logger": "access",
         "method": method,
@@ -65,6 +66,9 @@ def log_request(
     if error is not None:
         fields["error"] = error
         line = f"{line} {error}"
+    if key_name is not None:
+        fields["key"] = key_name
+        line = f"{line} key={key_name}"
     access.log(
         logging.DEBUG if debug else logging.INFO,
         line,

@@ -169,7 +169,7 @@ def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
 def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("\ufefffrom-file\n\n# ours\n")  # some editors write a byte order mark
-    settings = {"api_keys": "one, two, voilà", "api_keys_file": file}
+    settings = {"api_keys": "one, two, voilà, shop:four", "api_keys_file": file}
     with serving(models, default_model="tiny", **settings) as server, server.client() as client:
 
         def classify(headers: dict[str, Any]) -> httpx.Response:
@@ -185,6 +185,9 @@ def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
         assert classify({"authorization": "Bearer one"}).status_code == 200
         assert classify({"authorization": "Bearer of-a-proxy", "x-api-key": "two"}).status_code == 200
         assert [status(key) for key in ("two", "voilà", "from-file")] == [200] * 3
+        assert [status(key) for key in ("four", "shop:four", "shop")] == [200, 401, 401]
+        eventually(lambda: "key=shop" in server.output)
+        assert "four" not in server.output
         assert (client.get("/health").status_code, client.get("/metrics").status_code) == (200, 200)
         file.write_text("newer\n")
         server.process.send_signal(signal.SIGHUP)

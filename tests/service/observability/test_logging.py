@@ -86,7 +86,7 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
     handler = logger.handlers = [queue_handler("json")]
     for level in ("WARNING", "INFO"):
         logger.setLevel(level)
-        log_request(f"at-{level}", "POST", "/classify", 429, 0.0012345, error="overloaded")
+        log_request(f"at-{level}", "POST", "/classify", 429, 0.0012345, error="overloaded", key_name="shop")
     handler[0].flush()
     logger.handlers = []
     logger.setLevel(logging.NOTSET)
@@ -101,6 +101,7 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
         "duration_s": 0.001234,
         "request_id": "at-INFO",
         "error": "overloaded",
+        "key": "shop",
     }
 
 
