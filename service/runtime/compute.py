@@ -332,6 +332,11 @@ class Worker:
         """Whether it can run another job; not if a result arrives while it is killed."""
         return not self._killed and not self._spent and self._process.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the process: minus the number of the signal that ended it."""
+        return self._process.poll()
+
     def run(self, job: object, report: Report) -> Any:
         """Send a job and wait for its end; pass on its reports."""
         source, sink = self._process.stdout, self._process.stdin

@@ -72,7 +72,7 @@ def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a bundle once blocked every reload for good."""
-    monkeypatch.setattr(proof, "PROOF_S", 3.0)
+    monkeypatch.setattr(proof, "PROOF_S", 3)
     shutil.copytree(PRETRAINED_FOLDER / "dynamics", tmp_path / "dynamics")
     change_graph(tmp_path / "dynamics", loop_forever)
     reason = "dynamics took more than 3 s to open and to run once; SIGHUP tries again"

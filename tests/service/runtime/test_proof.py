@@ -67,7 +67,7 @@ def test_bundle_that_takes_too_much_memory_is_refused(tmp_path: Path, name: str)
 
 def test_bundle_that_loops_on_long_texts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It passed a warm-up of nine words; afterwards no text was answered ever again."""
-    monkeypatch.setattr(proof, "PROOF_S", 10.0)
+    monkeypatch.setattr(proof, "PROOF_S", 10)
     write_head(tmp_path)
     change_graph(tmp_path / "tiny", partial(loop_forever, min_tokens=2_000))
     runtime = Runtime("cpu", 1)
