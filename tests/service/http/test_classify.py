@@ -57,8 +57,8 @@ def test_models_that_read_names_differently_cannot_be_asked_together(tmp_path: P
 def test_models_on_different_encoders_cannot_be_asked_together(tmp_path: Path) -> None:
     write_head(tmp_path)
     digest = write_encoder(tmp_path, "other", seed=1).card["model_sha256"]
-    write_head(tmp_path, "far", reader={"name": "other", "sha256": digest})
-    write_head(tmp_path, "lost", reader={"name": "gone", "sha256": "0" * 64})
+    write_head(tmp_path, "far", encoder={"name": "other", "sha256": digest})
+    write_head(tmp_path, "lost", encoder={"name": "gone", "sha256": "0" * 64})
     with in_process(tmp_path) as client:
         assert classify(client, "superb", model="far")["n_words"] == 1
         body: dict[str, Any] = {"input": "superb", "model": ["tiny", "far"]}
