@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 DEVICE ?= cpu
 MINUTES ?= 10
 
-.PHONY: help accuracy docs encoder teacher adopt install export serve test test-system test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
+.PHONY: help accuracy docs encoder teacher adopt install export serve test test-system test-ray test-fresh test-lowest compose-test certificate check bench models format clean lock sbom fuzz soak
 .DEFAULT_GOAL := help
 
 help:  ## what can be made here
@@ -72,6 +72,13 @@ test-system: $(VENV)/.test  ## attacks, load, workers, nginx, Prometheus, the RE
 
 test-ray: $(VENV)/.ray  ## the tests against a real Ray on this machine
 	$(BIN)/python -m pytest -m ray
+
+LOWEST := $(VENV)/lowest
+test-lowest: $(VENV)/.dev  ## the tests with the lowest version of each package that pyproject.toml permits
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct $(CPU_BUILD) --editable '.[cpu,plot,tracing,export,test]'
+	$(LOWEST)/bin/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not system and not alone and not browser" \
+	    tests/service tests/hardmax tests/evaluation tests/model_export
 
 test-fresh: $(VENV)/.test  ## every command of the README, and the wheel, each in an empty environment (minutes)
 	$(BIN)/python -m pytest -m fresh tests/system
