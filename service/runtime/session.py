@@ -25,7 +25,7 @@ CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 SLOW_PRODUCTS = "session.x64quantprecision"  # of whole numbers: half as fast, and exact on every processor
 # The memory arena of a GPU grows by what is requested, not by doubling.
-# No TF32: products of float32 keep 24 bits, which the bounds of service/cloud/candidates.py rest on.
+# No TF32 for clouds: their bounds (service/cloud/candidates.py) rest on products that keep 24 bits.
 CUDA_OPTIONS = {
     "arena_extend_strategy": "kSameAsRequested",
     "cudnn_conv_algo_search": "HEURISTIC",
@@ -36,6 +36,7 @@ WEIGHTS_FILE = "model.onnx"  # the only file that a graph may name, and only tog
 FILES_FOLDER = "session.model_external_initializers_file_folder_path"  # of all files that a graph names
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
+Floats = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,13 @@ class Runtime:
         return Graph(model, self.provider, self.intra_op_threads)
 
     def open(
-        self, model: bytes, weights: bytes | None = None, name: str = "a graph", *, optimized: bool = True
+        self,
+        model: bytes,
+        weights: bytes | None = None,
+        name: str = "a graph",
+        *,
+        optimized: bool = True,
+        whole_numbers: bool = False,
     ) -> Session:
         """Load a graph.
 
@@ -114,6 +121,7 @@ class Runtime:
             weights: The bundle's model.onnx, if the graph's external data is in that file.
             name: The name of the model, for errors.
             optimized: Whether a CPU runs it faster if ONNX Runtime changes it first, which takes time.
+            whole_numbers: Whether it multiplies whole numbers up to 2^11 as float32, with sums below 2^24.
 
         Raises:
             BundleError: ONNX Runtime cannot load the graph, or it names another file.
@@ -132,7 +140,10 @@ class Runtime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if products_overflow():
             options.add_session_config_entry(SLOW_PRODUCTS, "1")
-        providers: ProviderList = [(CUDA, CUDA_OPTIONS), CPU] if self.provider == "cuda" else [CPU]
+        providers: ProviderList = [CPU]
+        if self.provider == "cuda":
+            tf32 = {"use_tf32": "1"} if whole_numbers and tf32_is_exact() else {}
+            providers = [(CUDA, CUDA_OPTIONS | tf32), CPU]
         try:
             session = ort.InferenceSession(model, options, providers=providers)
         except ort_errors() as error:
@@ -211,6 +222,34 @@ def products_overflow() -> bool:
     return bool((session.run(None, {"x": x, "y": y})[0] != 64 * 255 * 127).any())
 
 
+@cache
+def tf32_is_exact() -> bool:
+    """Return whether a GPU adds products of whole numbers exactly with TF32, whose inputs keep 11 bits."""
+    session = ort.InferenceSession(_FLOAT_PRODUCT, providers=[(CUDA, CUDA_OPTIONS | {"use_tf32": "1"})])
+    return sums_are_exact(lambda x, y: session.run(None, {"x": x, "y": y})[0])
+
+
+def sums_are_exact(multiply: Callable[[Floats, Floats], Floats]) -> bool:
+    """Return whether a product of matrices gives exact sums up to +-(2^24 - 1), in adversarial orders.
+
+    255 times `steps`, and `rest`, are 2^24 - 1: a bit that an addition drops is missing in the result.
+    """
+    rng, steps, rest = np.random.default_rng(0), np.array([127] * 518 + [6]), np.array([127, 127, 1])
+    x = np.concatenate([np.full(2 * len(steps), 255), np.ones(len(rest))])
+    up_and_down = np.concatenate([steps, -steps])
+    sums = [up_and_down, -up_and_down, rng.permutation(up_and_down), np.concatenate([steps, 0 * steps])]
+    columns = [
+        np.concatenate([sign * terms, end]) for terms in sums for sign in (1, -1) for end in (rest, -rest)
+    ]
+    y = np.tile(np.array(columns).T, 64)
+    for n_rows in (1, 64, 4_096):  # for which a GPU may choose other kernels
+        for order in (np.arange(len(x)), np.arange(len(x))[::-1], rng.permutation(len(x))):
+            rows = np.broadcast_to(x[order], (n_rows, len(x))).astype(np.float32)
+            if (multiply(rows, y[order].astype(np.float32)) != x @ y).any():
+                return False
+    return True
+
+
 def ort_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of ONNX Runtime, which share no base class but RuntimeError and ValueError."""
     state = ort.capi.onnxruntime_pybind11_state
@@ -226,6 +265,11 @@ def _spec(argument: Any) -> TensorSpec:
 # y = Identity(x), float32: an ONNX model of 67 bytes, so that probing CUDA needs no file and no onnx package.
 _IDENTITY = bytes.fromhex(
     "08083a390a100a017812017922084964656e746974791201695a100a0178120b0a09080112050a0312016e62100a0179120b0a09080112050a0312016e42040a00100d"
+)
+
+# z = MatMul(x, y), float32
+_FLOAT_PRODUCT = bytes.fromhex(
+    "08083a370a110a01780a017912017a22064d61744d756c1201675a090a017812040a0208015a090a017912040a02080162090a017a12040a02080142040a001010"
 )
 
 # z = MatMulInteger(x, y), uint8 and int8

@@ -98,7 +98,7 @@ class Encoder:
         """Load the encoder of a bundle and run it once."""
         graph = bundle.graph_for(runtime.graphs)
         weights = None if graph is bundle.model else bundle.model
-        session = runtime.open(graph, weights, bundle.name)
+        session = runtime.open(graph, weights, bundle.name, whole_numbers=True)
         is_old = any(spec.name in OLD_INPUTS.keys() - ENCODER_INPUTS for spec in session.inputs)
         specs = (OLD_INPUTS, OLD_OUTPUTS) if is_old else (ENCODER_INPUTS, ENCODER_OUTPUTS)
         check_graph(bundle.name, session, *specs)

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from service.errors import BundleError, ConfigurationError, InferenceError, NotReady
 from service.runtime import session, watchdog
-from service.runtime.session import _IDENTITY, CUDA, SLOW_PRODUCTS, Runtime, TensorSpec
+from service.runtime.session import _IDENTITY, CUDA, SLOW_PRODUCTS, Runtime, TensorSpec, sums_are_exact
 from service.runtime.watchdog import RUN_S, STOP_S, Watchdog
 
 HAS_CUDA = CUDA in ort.get_available_providers()
@@ -226,3 +226,22 @@ def test_runtime_refuses_external_data_outside_of_the_weights(offset: int, lengt
     graph = as_initializer(external_tensor("model.onnx", offset, length)).SerializeToString()
     with pytest.raises(BundleError):
         Runtime("cpu").open(graph, b"weights")
+
+
+def test_sums_of_float32_are_exact() -> None:
+    assert sums_are_exact(np.matmul)
+
+
+@pytest.mark.parametrize("bits", [23, 22])
+def test_sums_that_drop_a_bit_are_found(bits: int) -> None:
+    """An accumulator of fewer bits rounds large sums, as a GPU might."""
+
+    def multiply(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        sums = np.zeros((1, y.shape[1]))
+        for term in x[0, :, None] * y.astype(np.float64):
+            sums += term
+            exponent = np.frexp(sums)[1] - bits
+            sums = np.ldexp(np.trunc(np.ldexp(sums, -exponent)), exponent)
+        return np.repeat(sums, len(x), 0)
+
+    assert not sums_are_exact(multiply)
