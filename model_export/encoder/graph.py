@@ -27,6 +27,10 @@ from model_export.encoder.quantized import ZERO, Array, Weights
 Products = Literal["integer", "float"]
 NO_POSITION = 1 << 20  # the position of padding and of the null key, which no distance in the table reaches
 NEVER = -(2.0**23)  # added to the score of padding: less than any score, and exact in float32
+# the weights outside of layers and norms
+WEIGHTS = frozenset(
+    "table table_unit positions word_steps null_key limit position_bias keys keys_unit".split()
+)
 # Weights of encoders of before 0.5. Delete them with the last such bundle.
 OLD_NAMES = {"of_place": "positions", "nobody": "null_key", "ask": "query", "ask_unit": "query_unit"}
 
@@ -69,10 +73,14 @@ def read_weights(model: bytes) -> dict[str, Array]:
     weights: dict[str, Array] = {"limit": np.array(200, np.float32)}
     for tensor in graph.initializer:
         layer, dot, name = tensor.name.rpartition(".")
-        weights[f"{layer}{dot}{OLD_NAMES.get(name, name)}"] = numpy_helper.to_array(tensor)
+        name = OLD_NAMES.get(name, name)
+        if dot or name in WEIGHTS:
+            weights[f"{layer}{dot}{name}"] = numpy_helper.to_array(tensor)
     if weights["null_key"].dtype == np.uint8:
         weights["null_key"] = (weights["null_key"].astype(np.int16) - ZERO).astype(np.int8)
-    heads = len(weights["heads"]) if "heads" in weights else weights["split_keys"][3]
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    old = stored.get("split_keys")
+    heads = numpy_helper.to_array(old)[3] if old else len(numpy_helper.to_array(stored["heads"]))
     clip = any(node.op_type in ("ClippedUnits", "ClippedNorm") for node in graph.node)
     return {**weights, "clip": np.array(clip), "heads": np.array(heads)}
 

@@ -15,10 +15,10 @@ from model_export.attention.functions import DOMAIN, domain
 
 
 @script(domain, default_opset=op)
-def Product(x, weight, zero):
+def Product(x, weight, x_zero, weight_zero):
     """MatMulInteger."""
-    a = op.Cast(x, to=11) - op.Cast(zero, to=11)
-    return op.Cast(op.MatMul(a, op.Cast(weight, to=11)), to=6)
+    a = op.Cast(x, to=11) - op.Cast(x_zero, to=11)
+    return op.Cast(op.MatMul(a, op.Cast(weight, to=11) - op.Cast(weight_zero, to=11)), to=6)
 
 
 @script(domain)
@@ -53,7 +53,7 @@ def StableTopK(x, k, axis: int, largest: int):
 
 # by operator and number of inputs
 REPLACEMENTS = {
-    ("MatMulInteger", 3): Product,
+    ("MatMulInteger", 4): Product,
     ("Pad", 2): PadZeros,
     ("Pad", 3): PadValue,
     ("ArgMax", 1): FirstLargest,

@@ -21,18 +21,22 @@ def GatherRows(x, indices):
 
 @script(domain)
 def ProjectWords(states, members, n_tokens, weight, unit, bias, zero):
-    """Return a linear map of whole numbers, its mean over the tokens of each word: [M,c]."""
-    rows = GatherRows(op.MatMulInteger(states, weight, zero), members)  # [M,P,c]
+    """Return a linear map of whole numbers, its mean over the tokens of each word: [M,c].
+
+    subtle: weights are uint8 too. Without VNNI products of uint8 and int8 overflow in a graph that is not
+    optimized, as heads are served.
+    """
+    rows = GatherRows(op.MatMulInteger(states, weight, zero, zero), members)  # [M,P,c]
     sums = op.Cast(op.ReduceSum(rows, op.Constant(value_ints=[1]), keepdims=0), to=1)
     return sums / n_tokens * unit + bias
 
 
 @script(domain)
-def Reach(words, hidden_steps, weight, unit, bias, min_reach, reach_range):
+def Reach(words, hidden_steps, weight, unit, bias, zero, min_reach, reach_range):
     """Return the reach of each word by a small network over its input embedding, [M,1]."""
     none = op.Cast(op.Constant(value_int=0), to=2)
     hidden = op.QuantizeLinear(words * hidden_steps, op.Constant(value_float=1.0), none)
-    f = op.Cast(op.Cast(op.MatMulInteger(hidden, weight, none), to=1) * unit + bias, to=11)
+    f = op.Cast(op.Cast(op.MatMulInteger(hidden, weight, none, zero), to=1) * unit + bias, to=11)
     half = op.CastLike(op.Constant(value_float=0.5), f)
     one = op.CastLike(op.Constant(value_float=1.0), f)
     return min_reach + reach_range * (half + half * f / op.Sqrt(one + f * f))

@@ -53,7 +53,7 @@ N_DIRECTIONS = 24  # in which extreme points are searched
 COORDINATE_FACTOR = 2.0**26  # points are sorted by the first coordinate times this plus the second
 HULL_MARGIN = 1e-6  # a point deeper inside the hull cannot be a leader; far above rounding errors
 PADDING_SCORE = -1e6  # added to the scores of padding
-LINEAR_MAPS = ("first", "second", "read", "near")  # of integers
+LINEAR_MAPS = ("first", "second", "read", "near")  # of integers, in the graph as uint8; 128 is zero
 UNITS = [f"{name}_{part}" for name in LINEAR_MAPS for part in ("unit", "bias")]
 WEIGHT_AXES = {  # the weights of a head, and the number of axes of each
     **dict.fromkeys(("scale", "gamma", "pseudo_weight"), 0),
@@ -69,6 +69,7 @@ def to_onnx(weights: Weights) -> onnx.ModelProto:
     builder.add_dynamics()
     builder.add_readout()
     stored = {name: weights[name] for name in WEIGHT_AXES if name in weights} | {"v": weights["v"].T}
+    stored |= {name: _codes(stored[name]) for name in LINEAR_MAPS if name in stored}
     width, d = len(weights["first"]), builder.dimension
     model = builder.to_model(
         "head", _inputs(width), builder.outputs(), {**_constants(builder.layers, d), **stored}, HEAD_FUNCTIONS
@@ -93,7 +94,7 @@ class _HeadGraphBuilder(GraphBuilder):
         if 2 * self._width in self._n_rows.values():
             self.add_node("Concat", "states words", "both", axis=1)
         self._add_projection("words", "first", "hidden")
-        call(Reach, "hidden hidden_steps second second_unit second_bias min_reach reach_range", "reach")
+        call(Reach, "hidden hidden_steps second second_unit second_bias zero min_reach reach_range", "reach")
         self._add_projection(self._inputs_of("read"), "read", "projected")
         grids = "direction_grid point_grid weight_grid"
         call(InitialPoints, f"projected reach scale first_axis max_direction {grids}", "z w")
@@ -200,17 +201,21 @@ def _dynamics(layers: int, *, search: bool) -> GraphBuilder:
     return graph
 
 
+def _codes(weight: Array) -> Array:
+    return (weight.astype(np.int16) + ZERO).astype(np.uint8)
+
+
 def read_weights(model: onnx.ModelProto) -> dict[str, Array]:
     """Return the weights from which `to_onnx` made the model.
 
-    Heads of before 0.5 have codes of uint8, and a first axis. Delete that with their last bundle.
+    Heads of before 0.5 have a first axis of heads. Delete the reshape with their last bundle.
     """
     weights = {}
     for tensor in model.graph.initializer:
         if (name := tensor.name) in WEIGHT_AXES:
             value = numpy_helper.to_array(tensor)
             value = value.reshape(value.shape[value.ndim - WEIGHT_AXES[name] :])
-            is_code = name in LINEAR_MAPS and value.dtype == np.uint8
+            is_code = name in LINEAR_MAPS
             weights[name] = (value.astype(np.int16) - ZERO).astype(np.int8) if is_code else value
     (plane,) = [output for output in model.graph.output if output.name == "plane"]
     layers = plane.type.tensor_type.shape.dim[0].dim_value - 1
