@@ -31,7 +31,10 @@ from service.settings import PRETRAINED_FOLDER
 CLOSING = post_request(b'{"input": "superb"}').replace(
     b"content-length", b"connection: close\r\ncontent-length", 1
 )
-CLOUD, ENDLESS = npy(np.random.default_rng(3).normal(size=(500, 8))), "/dynamics?stop=never&max_layers=100000"
+CLOUD, ENDLESS = (
+    npy(np.random.default_rng(3).normal(size=(40_000, 32))),
+    "/dynamics?stop=never&max_layers=100000",
+)
 
 
 @pytest.fixture
@@ -300,7 +303,7 @@ def start(**settings: object) -> subprocess.CompletedProcess[str]:
 
 def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
     headers = {"content-type": "application/x-npy", "accept": "application/x-ndjson"}
-    with serving(models, default_model="tiny", request_timeout_s=0.5) as server, server.client() as client:
+    with serving(models, default_model="tiny", request_timeout_s=2) as server, server.client() as client:
         response = client.post(ENDLESS, content=CLOUD, headers={**headers, "accept": "*/*"})
         assert refusal(response) == (504, "deadline_exceeded", None)
         eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200)
