@@ -120,7 +120,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("models", type=Path, nargs="?", default=PRETRAINED, help="a folder of bundles")
     parser.add_argument("--model", default="sentiment", help="the model to measure (default: sentiment)")
-    parser.add_argument("--split", choices=["validation", "test"], default="test")
+    parser.add_argument(
+        "--split", choices=["validation", "test"], default="test", help="of the sentences (default: test)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--floor", type=float, help="fail if the mean recall over three labels is lower")
 

@@ -241,7 +241,7 @@ def test_broken_default_model_stops_the_start_and_says_why(folder: Path) -> None
 
 
 def test_broken_bundles_are_named_and_the_other_models_are_served(folder: Path, fast_watch: None) -> None:
-    write_head(folder, name="many", even="many")
+    write_head(folder, name="many", abstain_margin="many")
     write_head(folder, name="deep")
     (folder / "deep/card.json").write_text("[" * 200_000)
     with in_process(folder) as client:

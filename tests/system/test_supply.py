@@ -2,8 +2,10 @@
 
 import re
 import subprocess
+import threading
 import tomllib
 from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
@@ -56,8 +58,19 @@ def test_export_prints_its_download_size_and_accepts_the_cpu_build_of_torch() ->
 
     assert plan().index("1.7 GB") < plan().index(",export]'")
     assert "pytorch.org" not in plan()
-    [install] = [line for line in plan("TORCH=cpu").splitlines() if line.endswith(",export]'")]
-    assert "--extra-index-url https://download.pytorch.org/whl/cpu" in install
+
+    class Index(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        index = f"http://127.0.0.1:{server.server_port}/whl/cpu"
+        made = plan("TORCH=cpu", f"TORCH_INDEX={index}")
+        server.shutdown()
+    [install] = [line for line in made.splitlines() if line.endswith(",export]'")]
+    assert f"--extra-index-url {index}" in install
 
 
 def test_no_requirement_has_a_url() -> None:

@@ -35,7 +35,7 @@ def test_page_paints_first_within_its_limit(open_page: OpenPage) -> None:
     """Measures the fastest of six loads. On a busy machine the limit is ten times that of an empty page."""
 
     def paint_ms(page: Page) -> float:
-        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+        page.wait_for_function("() => performance.getEntriesByName('first-contentful-paint').length")
         return page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
 
     limit_ms = max(FIRST_PAINT_LIMIT_MS, 10 * paint_ms(open_page(url="data:text/html,<p>empty")))

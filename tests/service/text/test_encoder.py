@@ -54,7 +54,7 @@ def test_batch_is_one_run_on_a_gpu_and_several_that_fit_a_cache_on_a_cpu(provide
             return super().run(feeds, outputs)
 
     session = Runtime("cpu", 1).open(ENCODER_MODEL.SerializeToString())
-    recording_session = RecordingSession(session._session)
+    recording_session = RecordingSession(session._session, "encoder", session._watchdog)
     recording_session.provider = provider
     encoder = Encoder(recording_session, Vocabulary(TOKENS, set(), set(), set()))
     chunks = [(np.full(64, 150), np.arange(64))] * 90

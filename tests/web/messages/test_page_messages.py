@@ -1,6 +1,7 @@
 """Many messages: pasted, opened or dropped, classified with progress, filtered, explained, corrected."""
 
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -219,12 +220,12 @@ def test_table_names_its_model_and_is_stale_after_another_is_selected(open_page:
     page = open_messages(open_page, answer=lambda r: make_answers(len(r["input"])), before=add_model)
     paste(page, ["fine", "well"])
     expect(page.locator("#rows-state")).to_contain_text("classified by sentiment-small")
-    page.get_by_label("Model").select_option("mine")
+    page.locator("#messages-model").select_option("mine")
     expect(page.locator("#rows-stale-text")).to_have_text(
         "These labels are of sentiment-small; you have selected mine."
     )
     expect(page.locator("#rows-state")).to_contain_text("classified by sentiment-small")
-    page.wait_for_function("location.hash === '#messages?model=mine'")
+    expect(page).to_have_url(re.compile(r"#messages\?model=mine$"))
     page.get_by_role("button", name="Classify again").click()
     expect(page.locator("#rows-state")).to_contain_text("2 of 2 rows classified by mine")
     expect(page.locator("#rows-stale")).to_be_hidden()
