@@ -6,6 +6,7 @@ They need matplotlib, the extra `plot`.
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardmax.errors import InvalidInput, NotFound
-from hardmax.formatting import CLUSTER_COLORS, shorten
+from hardmax.formatting import CLUSTER_COLORS, printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,11 +68,18 @@ def to_svg(metrics: dict[str, Any]) -> str:
     """Return the picture of one model as an SVG element, with its texts as texts."""
     from matplotlib import rc_context
 
-    with rc_context({"svg.fonttype": "none", "font.family": "sans-serif"}), io.StringIO() as file:
+    fonts = rc_context({"svg.fonttype": "none", "font.family": "sans-serif"})
+    with fonts, io.StringIO() as file, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the browser has fonts for it
         draw_report({"": metrics}).savefig(file, format="svg", transparent=True, metadata={"Date": None})
         svg = file.getvalue()
     return svg[svg.index("<svg") :].replace("<svg ", "<svg role='img' aria-label='Label counts, confusion "
         "matrix and calibration curve' ", 1)  # fmt: skip
+
+
+def _drawn(label: str, max_chars: int = 14) -> str:
+    """Return a label as matplotlib takes it: short, without control characters, a dollar sign as such."""
+    return shorten(printable(label), max_chars).replace("$", r"\$")
 
 
 def _draw_counts(axes: Any, labels: Sequence[dict[str, Any]]) -> None:
@@ -80,7 +88,7 @@ def _draw_counts(axes: Any, labels: Sequence[dict[str, Any]]) -> None:
     y = np.arange(len(shown))
     axes.barh(y - 0.2, [label["rows"] for label in shown], 0.38, color=BLUE, label="in the file")
     axes.barh(y + 0.2, [label["predicted"] for label in shown], 0.38, color=ORANGE, label="predicted")
-    axes.set_yticks(y, [shorten(label["label"], 14) for label in shown])
+    axes.set_yticks(y, [_drawn(label["label"]) for label in shown])
     axes.invert_yaxis()
     axes.set_xlabel("rows")
     axes.legend(frameon=False, fontsize=8)
@@ -100,8 +108,8 @@ def _draw_confusion(axes: Any, metrics: dict[str, Any]) -> None:
     for (i, j), count in np.ndenumerate(counts):
         color = "white" if shares[i, j] > 0.5 else "#1c1d22"
         axes.text(j, i, f"{count:,}", ha="center", va="center", color=color)
-    axes.set_xticks(range(len(labels)), [shorten(label, 10) for label in labels])
-    axes.set_yticks(range(len(labels)), [shorten(label, 14) for label in labels])
+    axes.set_xticks(range(len(labels)), [_drawn(label, 10) for label in labels])
+    axes.set_yticks(range(len(labels)), [_drawn(label) for label in labels])
     axes.set_xlabel("predicted")
     axes.set_ylabel("in the file")
     axes.set_title("confusion matrix", loc="left")

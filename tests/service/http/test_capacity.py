@@ -38,7 +38,7 @@ def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(models: Path) 
     """Each number of an int8 body takes 200 bytes of work: all at once, these would take 1.4 GB."""
     body = npy(np.random.default_rng(0).integers(1, 100, (124_000, 8), np.int8))
     request = post_request(body, "/dynamics?max_layers=2", NPY)
-    with serving(models, default_model="tiny") as server, ExitStack() as stack:
+    with serving(models, default_model="tiny", request_timeout_s=240) as server, ExitStack() as stack:
         before = peak = server.memory
         callers = [stack.enter_context(connect(server.port)) for _ in range(12)]
         for caller in callers:
