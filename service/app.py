@@ -21,7 +21,7 @@ from service import __version__
 from service.errors import HardmaxError
 from service.http.dependencies import REQUIRE_API_KEY
 from service.http.errors import handle_error
-from service.http.examples import restore_nulls
+from service.http.examples import declare_headers, restore_nulls
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware, RootPathMiddleware
 from service.http.routes import classify, huggingface, open_inference, operations, page, points
 from service.loaders import Loaders
@@ -69,6 +69,7 @@ class Application(FastAPI):
                 )
                 schemas |= jsonable_encoder(bodies["$defs"], exclude_none=True)
                 restore_nulls(document, self.routes)
+                declare_headers(document)
         return document
 
 
@@ -126,7 +127,7 @@ def _middleware(service: AppState) -> list[Middleware]:
         allow_origins=service.settings.cors_origins,
         allow_methods=["GET", "POST"],
         allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
-        expose_headers=["x-request-id", "retry-after", huggingface.ABSTAINED],
+        expose_headers=["x-request-id", "x-model-digest", "retry-after", huggingface.ABSTAINED],
     )
     return [
         *([Middleware(RootPathMiddleware, root_path)] if root_path else []),

@@ -83,7 +83,10 @@ class Local(Api):
         results = raise_first(classify_all(tasks))
         for task, answers in zip(tasks, results, strict=True) if (searches := select_searches(body)) else ():
             run_sync(add_searches(task, answers, searches, _run_all))
-        return {"id": uuid4().hex, **build_document(body.model or self._settings.default_model, results)}
+        return {
+            "id": uuid4().hex,
+            **build_document(body.model or self._settings.default_model, tasks[0].options.heads, results),
+        }
 
     def _dynamics(self, request: ApiRequest) -> Any:
         parameters = read_options(request.body or {}, self._settings, strict=False)
@@ -105,9 +108,10 @@ class Local(Api):
     def _sequences(self, request: ApiRequest) -> dict[str, Any]:
         body = request.body or {}
         classifier: SequenceClassifier = self._model(body["model"], "sequences")
+        version = version_of(self._registry.find_entry(body["model"], "sequences").name)
         labels = classifier.classify([np.array(points, np.float64) for points in body["sequences"]])
         data = [{"index": i, **label} for i, label in enumerate(labels)]
-        return {"id": uuid4().hex, "model": body["model"], "data": data}
+        return {"id": uuid4().hex, "model": body["model"], "model_version": version, "data": data}
 
     def _cards(self, request: ApiRequest) -> dict[str, Any]:
         bundles = find_bundles(self._settings.model_folders)

@@ -27,5 +27,7 @@ class SequencesResponse(Document):
     """The id of the request."""
     model: str
     """The model that answered."""
+    model_version: int | None = None
+    """The version of the model: the number after the @ of its name, 1 without one."""
     data: Items[SequenceLabel]
     """One entry for each sequence, in the order of the request."""

@@ -10,7 +10,7 @@ from hardmax.models.document import Document, Items, ItemsOrNull, Number, Open, 
 
 Explain = Literal["none", "leaders", "full"]
 OffsetUnit = Literal["codepoints", "utf16"]
-AbstainReason = Literal["low_confidence", "out_of_distribution", "no_known_words"]
+AbstainReason = Literal["low_confidence", "out_of_distribution", "no_known_words", "empty"]
 
 
 class ReadWord(Document):
@@ -137,8 +137,9 @@ class Classification(Document):
     """All labels that apply, for models whose labels do not exclude each other; `label` is the most probable
     one."""
     abstain_reason: Annotated[AbstainReason, Open] | None = None
-    """Why the model abstains: too few words are known, the labels are about equally probable, or the text is
-    unlike the training data. null if the label can be acted upon."""
+    """Why the model abstains: too few words are known, the labels are about equally probable, the text is
+    unlike the training data, or it is blank, with `?on_empty=abstain`. null if the label can be acted
+    upon."""
     logit: Number
     """The logit is the bias plus the contributions of all clusters, or of all words. With several logits
     there is one number for each label."""
@@ -152,6 +153,10 @@ class Classification(Document):
     """The number of words that the model does not know."""
     truncated: bool
     """Whether the text has more words than the model reads."""
+    mixed: bool | None = None
+    """Whether the parts of a long text disagree. Texts are read in chunks of whole sentences, up to 64
+    tokens; in a mixed text one chunk adds to the logit of the label and another one takes away, the smaller
+    of the two sums at least a fifth of the larger. Absent from texts of one chunk."""
     leaders: ItemsOrNull[Leader] = Field(default_factory=list)
     """The leaders of the text, with "leaders" and "full"."""
     clusters: ItemsOrNull[Cluster] = Field(default_factory=list)
@@ -191,6 +196,9 @@ class ClassifyResponse(Document):
     """The id of the request."""
     model: str | Items[str]
     """The model that answered, or the models in the order of the request."""
+    model_version: int | Items[int] | None = None
+    """The version of the model, the number after the @ of its name and 1 without one; of several models a
+    list. The header `x-model-digest` has the digest of its bundle."""
     usage: Usage
     """The amount of text that was read."""
     data: Items[Classification | Classifications]

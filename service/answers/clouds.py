@@ -145,10 +145,12 @@ def answer_control(content: Raw, model: Dynamics, settings: Settings, end_s: flo
     return check_answer(write({"id": request_id, **answer}))
 
 
-def answer_sequences(model: SequenceClassifier, name: str, sequences: list[Floats], request_id: str) -> bytes:
-    """Classify sequences and write the answer."""
+def answer_sequences(
+    model: SequenceClassifier, names: dict[str, Any], sequences: list[Floats], request_id: str
+) -> bytes:
+    """Classify sequences and write the answer; `names` are the fields that name the model."""
     data = [{"index": index, **result} for index, result in enumerate(model.classify(sequences))]
-    return check_answer(write({"id": request_id, "model": name, "data": data}))
+    return check_answer(write({"id": request_id, **names, "data": data}))
 
 
 def find_control(

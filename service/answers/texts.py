@@ -7,6 +7,7 @@ from typing import Any, cast
 from hardmax.models.texts import OffsetUnit
 from service.answers.prices import check_answers
 from service.errors import InvalidInput
+from service.runtime.bundle import version_of
 from service.runtime.card import HEAD
 from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
@@ -21,7 +22,9 @@ Results = Sequence[list[Answer] | Exception]
 RunTasks = Callable[[Sequence[ClassificationTask]], Awaitable[Results]]
 
 
-def read_tasks(body: ClassifyRequest, find: FindModel, settings: Settings) -> list[ClassificationTask]:
+def read_tasks(
+    body: ClassifyRequest, find: FindModel, settings: Settings, *, accept_blank: bool = False
+) -> list[ClassificationTask]:
     """Return the tasks of a request, one for each text.
 
     Raises:
@@ -41,7 +44,9 @@ def read_tasks(body: ClassifyRequest, find: FindModel, settings: Settings) -> li
         raise InvalidInput(f"{name} goes with {MAX_SEARCHED_TEXTS} texts at most", param=name)
     names = body.model or settings.default_model
     heads = find_heads(find, [names] if isinstance(names, str) else names)
-    options = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.offset_unit)
+    options = ClassifyOptions(
+        heads, body.explain, body.trajectory, body.truncate, body.offset_unit, accept_blank
+    )
     max_texts, max_chars = settings.max_client_batch_size, settings.max_text_chars
     tasks = make_tasks(body.input, options, max_texts=max_texts, max_chars=max_chars)
     check_answers(tasks)
@@ -113,8 +118,9 @@ async def add_searches(
                     answer[name] = stop.value
 
 
-def build_document(model: str | list[str], results: Sequence[list[Answer]]) -> Answer:
+def build_document(model: str | list[str], heads: Sequence[Head], results: Sequence[list[Answer]]) -> Answer:
     """Return the document without its id; `model` is the model, or the list of models, of the request."""
+    versions = [version_of(head.name) for head in heads]
     data: list[Answer] = [
         {"index": i, **answers[0]}
         if isinstance(model, str)
@@ -122,4 +128,9 @@ def build_document(model: str | list[str], results: Sequence[list[Answer]]) -> A
         for i, answers in enumerate(results)
     ]
     tokens = sum([answers[0]["n_tokens"] for answers in results])
-    return {"model": model, "usage": {"texts": len(data), "tokens": tokens}, "data": data}
+    return {
+        "model": model,
+        "model_version": versions[0] if isinstance(model, str) else versions,
+        "usage": {"texts": len(data), "tokens": tokens},
+        "data": data,
+    }

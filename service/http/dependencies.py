@@ -1,6 +1,8 @@
 """The dependencies of endpoints, as in `async def models(service: ServiceDep)`, and the API key."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
@@ -46,18 +48,60 @@ ModelInPath = Annotated[str, Path(description="The name of a model.")]
 VersionInPath = Annotated[str, Path(description="The digest of the model, or its first 12 digits.")]
 
 
-async def get_neutral(
+async def get_accept_blank(
+    on_empty: Annotated[
+        Literal["error", "abstain"],
+        Query(description="With abstain, a blank text has the abstain_reason `empty`; it is an error else."),
+    ] = "error",
+) -> bool:
+    """Return whether blank texts are answered."""
+    return on_empty == "abstain"
+
+
+AcceptBlankDep = Annotated[bool, Depends(get_accept_blank)]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOptions:
+    """The options of protocols that know only labels, and the request that has them."""
+
+    request: Request
+    neutral: bool  # answer `neutral` where the model abstains
+    accept_blank: bool
+
+
+async def get_label_options(
+    request: Request,
     service: ServiceDep,
+    accept_blank: AcceptBlankDep,
     abstain: Annotated[
         Literal["neutral"] | None,
         Query(description="With neutral, the label is `neutral` where the model abstains."),
     ] = None,
-) -> bool:
-    """Return whether the answer is `neutral` where the model abstains."""
-    return abstain == "neutral" or service.settings.abstain_as_neutral
+) -> LabelOptions:
+    """Return the options in the query."""
+    return LabelOptions(request, abstain == "neutral" or service.settings.abstain_as_neutral, accept_blank)
 
 
-NeutralDep = Annotated[bool, Depends(get_neutral)]
+LabelOptionsDep = Annotated[LabelOptions, Depends(get_label_options)]
+
+
+class Named(Protocol):
+    """A model, or its entry in the registry."""
+
+    @property
+    def name(self) -> str:
+        """The name of its bundle, with the version."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of its bundle."""
+
+
+def record_models(request: Request, models: Iterable[Named], texts: int | None = None) -> None:
+    """Record which models answer, and how many texts, for the header of the response and for the log."""
+    request.state.models = {model.name: model.digest for model in models}
+    request.state.texts = texts
 
 
 async def check_key(

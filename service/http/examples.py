@@ -25,6 +25,14 @@ DESCRIPTIONS = {
     504: "It took longer than a request may.",
 }
 ALL = tuple(DESCRIPTIONS)
+BUSY = ("429", "503")
+REQUEST_ID = {"description": "The id of the request, as in the log.", "schema": {"type": "string"}}
+RETRY_AFTER = {"description": "Seconds after which to send it again.", "schema": {"type": "integer"}}
+MODEL_DIGEST = {
+    "description": "The SHA-256 digest of the bundle that answered, as in its card; of several models all, "
+    "separated by commas.",
+    "schema": {"type": "string"},
+}
 
 ID = "4f1c0a9e2b7d"
 
@@ -48,6 +56,7 @@ LEADERS = [
 CLASSIFIED = {
     "id": ID,
     "model": "sentiment",
+    "model_version": 1,
     "usage": {"texts": 1, "tokens": 4},
     "data": [
         {
@@ -103,6 +112,7 @@ SEQUENCES = {"model": "scenes", "sequences": [[[0, 0], [5, 5]], [[2, 1]]]}
 LABELS = {
     "id": ID,
     "model": "scenes",
+    "model_version": 1,
     "data": [
         {"index": 0, "label": "storm", "margin": 0.19, "leader": 1},
         {"index": 1, "label": "calm", "margin": 0.19, "leader": 0},
@@ -197,13 +207,25 @@ def restore_nulls(document: dict[str, Any], routes: Sequence[BaseRoute]) -> None
                     documented[media_type] |= content
 
 
+def declare_headers(document: dict[str, Any]) -> None:
+    """Add the headers of all responses, and those of refusals for a time, to the document."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                headers = {"x-request-id": REQUEST_ID} | (
+                    {"Retry-After": RETRY_AFTER} if status in BUSY else {}
+                )
+                response["headers"] = response.get("headers", {}) | headers
+
+
 def responses(
     example: object = None, *media_types: str, errors: Sequence[int] = ALL, error_type: type = ErrorResponse
 ) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of a route's responses, those with the statuses `errors` included."""
     documented: dict[int | str, dict[str, Any]] = {}
     if example is not None:
-        documented[200] = {"content": {JSON: {"example": example}, **dict.fromkeys(media_types, _BINARY)}}
+        content = {JSON: {"example": example}, **dict.fromkeys(media_types, _BINARY)}
+        documented[200] = {"content": content, "headers": {"x-model-digest": MODEL_DIGEST}}
     for status in errors:
         kind, message, param = ERRORS[status]
         own = error_document(kind, message, param, ID)

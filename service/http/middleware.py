@@ -15,7 +15,9 @@ import asyncio
 import random
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,6 +43,7 @@ from service.state import AppState
 match_request_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 match_host = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?").fullmatch
 SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+MODEL_DIGEST = b"x-model-digest"
 CLOSE_HEADER = (b"connection", b"close")  # while the service stops
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
 METHODS = (*METHODS_WITH_BODY, "GET", "HEAD", "OPTIONS")  # others are counted as one
@@ -93,7 +96,7 @@ class RequestContextMiddleware:
                 status = message["status"]
                 closing = (CLOSE_HEADER,) if self._service.draining else ()
                 added = (*SECURITY_HEADERS, (b"x-request-id", request_id), *closing)
-                message["headers"] = [*message.get("headers", ()), *added]
+                message["headers"] = [*message.get("headers", ()), *added, *_model_header(state, status)]
             await send(message)
 
         try:
@@ -105,8 +108,16 @@ class RequestContextMiddleware:
                 route, method if method in METHODS else "other", status, seconds
             )
             page_file = route == PAGE_FILES and status < 400  # the page has forty files
-            extra = {name: state[name] for name in ("error", "key_name") if state.get(name)}
+            extra = {name: state[name] for name in ("error", "key_name", "texts") if state.get(name)}
+            if models := state.get("models"):
+                extra["model"] = ",".join(models)
             log_request(state["request_id"], method, route, status, seconds, debug=page_file, **extra)
+
+
+def _model_header(state: Mapping[str, Any], status: int) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the header that names the bundles which answered, by their digests."""
+    models: Mapping[str, str] | None = state.get("models")
+    return ((MODEL_DIGEST, ",".join(models.values()).encode()),) if models and status < 400 else ()
 
 
 class RequestLimitMiddleware:

@@ -51,9 +51,15 @@ def log_request(
     *,
     error: str | None = None,
     key_name: str | None = None,
+    model: str | None = None,
+    texts: int | None = None,
     debug: bool = False,
 ) -> None:
-    """Log a request; `error` is the error type of the answer, `key_name` the name of the API key."""
+    """Log a request.
+
+    `error` is the error type of the answer, `key_name` the name of the API key, `model` the models that
+    answer, and `texts` the number of texts.
+    """
     fields = {
         "logger": "access",
         "method": method,
@@ -66,9 +72,10 @@ def log_request(
     if error is not None:
         fields["error"] = error
         line = f"{line} {error}"
-    if key_name is not None:
-        fields["key"] = key_name
-        line = f"{line} key={key_name}"
+    for name, value in {"key": key_name, "model": model, "texts": texts}.items():
+        if value is not None:
+            fields[name] = value
+            line = f"{line} {name}={value}"
     access.log(
         logging.DEBUG if debug else logging.INFO,
         line,

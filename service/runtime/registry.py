@@ -72,7 +72,11 @@ class Registry:
         return entries.get(name) or entries.get(newest_version(name, entries))
 
     def find(self, name: str, kind: str) -> Any:
-        """Return the model of that name and kind.
+        """Return the model of that name and kind; raises what `find_entry` does."""
+        return self.find_entry(name, kind).model
+
+    def find_entry(self, name: str, kind: str) -> RegistryEntry:
+        """Return the entry of a model that is loaded, by its name and kind.
 
         Raises:
             NotFound: There is none. The message lists the others.
@@ -87,7 +91,7 @@ class Registry:
             raise NotFound(f"no model {name!r} {MODEL_PURPOSE[kind]}{hint}", param="model")
         if entry.model is None:
             raise NotReady(f"the model {entry.name} is being loaded; try again shortly")
-        return entry.model
+        return entry
 
     def load_version(self, name: str) -> None:
         """Load an older version on its first use, or refuse it. Slow, as `refresh` is."""

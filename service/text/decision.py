@@ -13,9 +13,11 @@ UNITS_PER_LOGIT = 10_000_000  # contributions and probabilities are counted in s
 NO_KNOWN_WORDS = "no_known_words"
 OUT_OF_DISTRIBUTION = "out_of_distribution"
 LOW_CONFIDENCE = "low_confidence"
+EMPTY = "empty"
 NEUTRAL = "neutral"
 MAX_LABELS, MAX_LABEL_CHARS = 1_000, 200
 MAX_NEUTRAL_THRESHOLD = 100.0
+MIXED_RATIO = 5  # of the sums of two chunks that disagree, at most
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,23 @@ def abstain_as_neutral(answer: dict[str, Any]) -> dict[str, Any]:
     shared = {label: round(kept_share * p, 7) for label, p in probs.items()}
     shared[NEUTRAL] = round(shared.get(NEUTRAL, 0.0) + 1 - sum(shared.values()), 7)  # they sum to one
     return {**answer, "label": NEUTRAL, "score": shared[NEUTRAL], "probs": shared}
+
+
+def abstain_as_empty(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a blank text: `neutral` where the model has it. No label of several applies."""
+    label = NEUTRAL if NEUTRAL in answer["probs"] else answer["label"]
+    score = answer["probs"][label]
+    applicable: dict[str, list[str]] = {"labels": []} if "labels" in answer else {}
+    return {**answer, "label": label, "score": score, "abstain_reason": EMPTY, **applicable}
+
+
+def chunks_disagree(sums: Ints) -> bool:
+    """Return whether chunks disagree, by the sum in each of the contributions to the label's logit.
+
+    The most negative sum is at least a fifth of the most positive one in size, or the reverse.
+    """
+    positive, negative = max(0, int(sums.max())), max(0, -int(sums.min()))
+    return 0 < max(positive, negative) <= MIXED_RATIO * min(positive, negative)
 
 
 def _sigmoid(logit: float) -> float:

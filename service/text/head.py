@@ -73,8 +73,11 @@ class HeadFeeds:
 class Head:
     """A classification head on an encoder. Thread-safe."""
 
-    def __init__(self, name: str, session: Session, encoder: Encoder, card: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, digest: str, session: Session, encoder: Encoder, card: Mapping[str, Any]
+    ) -> None:
         self.name = name
+        self.digest = digest
         self.session = session
         self.encoder = encoder
         self.rule = read_decision_rule(card)
@@ -94,7 +97,7 @@ class Head:
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, encoder: Encoder) -> Self:
         """Load the head of a bundle and run it once."""
-        return cls(bundle.name, open_graph(bundle, runtime), encoder, bundle.card)
+        return cls(bundle.name, bundle.digest, open_graph(bundle, runtime), encoder, bundle.card)
 
     def metadata(self) -> dict[str, Any]:
         """Return the fields that GET /models adds to the card."""

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any
 
+import numpy as np
+
 from hardmax.models.texts import Explain, OffsetUnit
 from service.errors import InvalidInput, TooLarge
 from service.runtime.batcher import MAX_STEP_SIZE
-from service.text.decision import predict
+from service.text.decision import abstain_as_empty, chunks_disagree, predict
 from service.text.encoder import EncodedText, Encoder, EncoderOutput
 from service.text.explanation import MAX_READ_WORDS, Explainer, add_trajectory
-from service.text.head import Head, run_heads
+from service.text.head import Head, HeadOutputs, run_heads
 from service.text.spans import Span, covered_words
 from service.text.tokenizer import MAX_WORDS, Chunk, TokenizedText
 
@@ -42,6 +44,7 @@ class ClassifyOptions:
     trajectory: bool = False
     truncate: bool = True
     offset_unit: OffsetUnit = "codepoints"
+    accept_blank: bool = False  # answer blank texts, from the bias
 
     @property
     def encoder(self) -> Encoder:
@@ -52,6 +55,11 @@ class ClassifyOptions:
     def n_logits(self) -> int:
         """The number of logits of all heads."""
         return sum([head.rule.n_logits for head in self.heads])
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text has nothing but white space."""
+    return not text or text.isspace()
 
 
 def max_words(text: str) -> int:
@@ -78,7 +86,7 @@ class ClassificationTask:
     done: int = 0  # tokens that are encoded
 
     def __post_init__(self) -> None:
-        if not self.text or self.text.isspace():
+        if is_blank(self.text) and not self.options.accept_blank:
             raise InvalidInput("the text is empty", param=self.param)
         try:
             self.text.encode()
@@ -270,6 +278,7 @@ def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
         rules, tokenized = [head.rule] * len(indices), [text.tokenized for text in outputs.texts]
         counts = options.encoder.count_known(tokenized)
         predictions = predict(rules, tokenized, counts, outputs.logit, outputs.bias, outputs.is_ood.tolist())
+        _add_mixed(outputs, predictions)
         if options.explain != "none":
             explainer = Explainer(outputs, options.offset_unit, options.encoder.replacements)
             explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
@@ -284,9 +293,22 @@ def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
     ]
 
 
+def _add_mixed(outputs: HeadOutputs, answers: Sequence[Answer]) -> None:
+    """Add `mixed`, whether chunks disagree, to the answer of each text that has several."""
+    for b, (text, answer) in enumerate(zip(outputs.texts, answers, strict=True)):
+        chunks = text.tokenized.chunk_ids[text.tokenized.bounds[:-1]]  # of each word
+        if chunks[0] != chunks[-1]:
+            names = outputs.labels[b]
+            units = outputs.contribution[names.index(answer["label"]) if names else -1]
+            sums = np.bincount(chunks, units[outputs.bounds[b] : outputs.bounds[b + 1]])  # exact below 2^53
+            answer["mixed"] = chunks_disagree(sums.astype(np.int64))
+
+
 def _answer_wordless(head: Head, tokenized: TokenizedText, options: ClassifyOptions) -> Answer:
     """Answer a text without words, such as markup alone, from the bias."""
     (answer,) = predict([head.rule], [tokenized], [(0, 0)], head.bias, head.bias, [False])
+    if is_blank(tokenized.text):
+        answer = abstain_as_empty(answer)
     lists = {"none": [], "leaders": ["leaders", "clusters"], "full": ["leaders", "clusters", "words"]}
     names = lists[options.explain] + (["trajectory"] if options.trajectory else [])
     return answer | {name: [] for name in names}

@@ -1,6 +1,7 @@
 """POST /classify: labels of texts, with exact explanations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from service.answers.texts import (
 from service.answers.writing import check_answer, write_entries
 from service.http import examples
 from service.http.bodies import json_body, reply, write_answers
-from service.http.dependencies import HeldDep, ServiceDep
+from service.http.dependencies import AcceptBlankDep, HeldDep, LabelOptions, ServiceDep, record_models
 from service.schemas.requests import ClassifyRequest
 from service.state import AppState
 from service.text.decision import abstain_as_neutral
@@ -38,6 +39,7 @@ async def classify(
     request: Request,
     service: ServiceDep,
     held: HeldDep,
+    accept_blank: AcceptBlankDep,
 ) -> Response:
     """Return the label of each text with its exact explanation.
 
@@ -48,7 +50,9 @@ async def classify(
     the size of their contribution.
     """
     await service.load_models(body.model or service.settings.default_model)
-    tasks = read_tasks(body, service.registry.find, service.settings)
+    tasks = read_tasks(body, service.registry.find, service.settings, accept_blank=accept_blank)
+    heads = tasks[0].options.heads
+    record_models(request, heads, len(tasks))
     searches = select_searches(body)
     check_searches(tasks, searches, service.settings)
     if is_large(tasks):
@@ -57,7 +61,7 @@ async def classify(
     submit = partial(service.texts.submit, tasks[0].options.encoder, admitted=True)
     for task, answers in zip(tasks, results, strict=True) if searches else ():  # one after the other
         await add_searches(task, answers, searches, submit)
-    document = build_document(body.model or service.settings.default_model, results)
+    document = build_document(body.model or service.settings.default_model, heads, results)
     document = {"id": request.state.request_id, **document}
     written = await write_answers(partial(write_entries, document), len(tasks), is_long=bool(held))
     return reply(check_answer(written))
@@ -77,11 +81,15 @@ async def label_texts(
     inputs: str | Sequence[str],
     options: ClassifyOptions,
     param: str,
-    neutral: bool,
+    query: LabelOptions,
+    *,
+    neutral: bool = True,
 ) -> list[Answer]:
-    """Return one head's answers, for protocols that know only labels. `neutral` replaces abstaining."""
+    """Return one head's answers, for protocols that know only labels; `neutral` permits the query's."""
     max_texts, max_chars = service.settings.max_client_batch_size, service.settings.max_text_chars
+    options = replace(options, accept_blank=query.accept_blank)
     tasks = make_tasks(inputs, options, param, max_texts=max_texts, max_chars=max_chars)
     check_answers(tasks, param)
+    record_models(query.request, options.heads, len(tasks))
     answers = [answer for (answer,) in await queue_tasks(service, tasks)]
-    return [abstain_as_neutral(answer) if neutral else answer for answer in answers]
+    return [abstain_as_neutral(answer) if neutral and query.neutral else answer for answer in answers]

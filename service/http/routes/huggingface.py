@@ -22,7 +22,7 @@ from service.answers.writing import write_list
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import json_body, reply, write_answers
-from service.http.dependencies import ModelInPath, NeutralDep, ServiceDep
+from service.http.dependencies import LabelOptions, LabelOptionsDep, ModelInPath, ServiceDep
 from service.http.routes.classify import label_texts
 from service.schemas.protocols import ProtocolRequest, ResponseModel
 from service.schemas.requests import TEXTS
@@ -92,21 +92,21 @@ ENDPOINT = examples.route(EndpointRequest, examples.ENDPOINT_INPUTS, SCORES_MODE
 
 
 @router.post("/", **ENDPOINT, summary="Classify texts, as an inference endpoint")
-async def endpoint(body: EndpointBody, service: ServiceDep, neutral: NeutralDep) -> Response:
+async def endpoint(body: EndpointBody, service: ServiceDep, query: LabelOptionsDep) -> Response:
     """Return a list of labels and scores for each text, the best first, by the default model.
 
     For `huggingface_hub.InferenceClient(base_url=...)` and callers of inference endpoints. With
     `candidate_labels` one text has one list.
     """
-    return await _answer_endpoint(body, service, service.settings.default_model, neutral)
+    return await _answer_endpoint(body, service, service.settings.default_model, query)
 
 
 @router.post("/models/{name}", **ENDPOINT, summary="Classify texts with a model, as an inference endpoint")
 async def endpoint_of_model(
-    body: EndpointBody, service: ServiceDep, name: ModelInPath, neutral: NeutralDep
+    body: EndpointBody, service: ServiceDep, name: ModelInPath, query: LabelOptionsDep
 ) -> Response:
     """Answer by the model in the path: the base URL of the client ends in `/models/NAME`."""
-    return await _answer_endpoint(body, service, name, neutral)
+    return await _answer_endpoint(body, service, name, query)
 
 
 @router.post(
@@ -117,18 +117,20 @@ async def endpoint_of_model(
 async def predict(
     body: Annotated[PredictRequest, json_body(PredictRequest)],
     service: ServiceDep,
-    neutral: NeutralDep,
+    query: LabelOptionsDep,
 ) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
     heads = find_heads(service.registry.find, [service.settings.default_model])
     options = ClassifyOptions(heads, "none", truncate=body.truncate)
-    neutral = neutral and not body.raw_scores
-    answers = await label_texts(service, _unwrap_texts(body.inputs), options, "inputs", neutral)
+    texts, neutral = _unwrap_texts(body.inputs), not body.raw_scores
+    answers = await label_texts(service, texts, options, "inputs", query, neutral=neutral)
     ranked = [_rank_labels(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
     return await _reply(ranked[0] if isinstance(body.inputs, str) else ranked, answers)
 
 
-async def _answer_endpoint(body: EndpointRequest, service: AppState, name: str, neutral: bool) -> Response:
+async def _answer_endpoint(
+    body: EndpointRequest, service: AppState, name: str, query: LabelOptions
+) -> Response:
     await service.load_models(name)
     heads, parameters = find_heads(service.registry.find, [name]), body.parameters
     labels, candidates = heads[0].rule.labels, parameters.candidate_labels
@@ -140,7 +142,7 @@ async def _answer_endpoint(body: EndpointRequest, service: AppState, name: str, 
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
     options = ClassifyOptions(heads, "none")
-    answers = await label_texts(service, body.inputs, options, "inputs", neutral and not raw)
+    answers = await label_texts(service, body.inputs, options, "inputs", query, neutral=not raw)
     ranked = [_rank_labels(answer, raw=raw, top_k=parameters.top_k, among=candidates) for answer in answers]
     zero_shot = candidates is not None and isinstance(body.inputs, str)  # then one list
     return await _reply(ranked[0] if zero_shot else ranked, answers)

@@ -18,7 +18,7 @@ from service.answers.tensors import INPUT, OUTPUTS, read_request, requested_outp
 from service.errors import InvalidInput, NotFound
 from service.http import examples
 from service.http.bodies import BINARY, NO_STORE, UntypedBodyDep, parse_body, reply, write_answers
-from service.http.dependencies import OPEN, ModelInPath, NeutralDep, ServiceDep, VersionInPath
+from service.http.dependencies import OPEN, LabelOptionsDep, ModelInPath, ServiceDep, VersionInPath
 from service.http.routes.classify import label_texts
 from service.runtime.card import HEAD
 from service.runtime.registry import RegistryEntry
@@ -149,7 +149,7 @@ async def infer(
     entry: ModelDep,
     request: Request,
     service: ServiceDep,
-    neutral: NeutralDep,
+    query: LabelOptionsDep,
 ) -> Response:
     """Classify the texts of the tensor `text`, with or without the binary tensor extension."""
     if entry.kind != HEAD:
@@ -167,7 +167,7 @@ async def infer(
     # the version in the answer is that of the entry, which a reload may have replaced meanwhile
     heads = (entry.model or service.registry.find(entry.name, HEAD),)
     options = ClassifyOptions(heads, "leaders" if "leaders" in outputs else "none")
-    answers = await label_texts(service, texts, options, INPUT, neutral)
+    answers = await label_texts(service, texts, options, INPUT, query)
     head = {"model_name": entry.name, "model_version": entry.digest[:12]}
     write = partial(write_response, head, infer_request, outputs, answers)
     content, json_length = await write_answers(write, len(texts))
@@ -194,10 +194,10 @@ async def version_infer(
     entry: VersionDep,
     request: Request,
     service: ServiceDep,
-    neutral: NeutralDep,
+    query: LabelOptionsDep,
 ) -> Response:
     """Classify texts with a version of a model."""
-    return await infer(body, entry, request, service, neutral)
+    return await infer(body, entry, request, service, query)
 
 
 @extensions.get(

@@ -44,8 +44,9 @@ from service.http.bodies import (
     preferred_type,
     reply,
 )
-from service.http.dependencies import HeldDep, RequestId, ServiceDep
+from service.http.dependencies import HeldDep, RequestId, ServiceDep, record_models
 from service.http.errors import DEADLINE_MESSAGE, describe_error, error_document, log_error
+from service.runtime.bundle import version_of
 from service.schemas.reading import validate
 from service.schemas.requests import (
     ControlRequest,
@@ -55,6 +56,7 @@ from service.schemas.requests import (
     SequencesRequest,
 )
 from service.sequences import SequenceClassifier
+from service.state import AppState
 
 UNBUFFERED = {"x-accel-buffering": "no"}  # nginx passes each line on at once
 CONTROL_TIME_SHARE = 0.8  # of its time, after which a search answers with the best form so far
@@ -89,7 +91,7 @@ async def dynamics(
     last. The computation stops when the client disconnects.
     """
     answer_type = preferred_type(request, JSON, NDJSON)
-    model: Dynamics = service.registry.find(MODEL, "dynamics")
+    model = _find_dynamics(service, request)
     if body.media_type == NPY:
         query = request.scope["query_string"]
         read = partial(read_npy_dynamics, body.content, query, model, service.settings)
@@ -107,6 +109,13 @@ async def dynamics(
     if answer_type == NDJSON:
         return await _stream(_lines(work), request)
     return reply(await work(), answer_type)
+
+
+def _find_dynamics(service: AppState, request: Request) -> Dynamics:
+    entry = service.registry.find_entry(MODEL, "dynamics")
+    record_models(request, [entry])
+    model: Dynamics = entry.model
+    return model
 
 
 class LineStream(StreamingResponse):
@@ -187,7 +196,7 @@ def _error_line(error: HardmaxError, request: Request) -> bytes:
     summary="Classify sequences of points",
 )
 async def classify_sequences(
-    body: BodyDep, service: ServiceDep, request_id: RequestId, held: HeldDep
+    body: BodyDep, request: Request, service: ServiceDep, request_id: RequestId, held: HeldDep
 ) -> Response:
     """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
     limits = {"max_arrays": service.settings.max_client_batch_size, **size_limits(service.settings)}
@@ -196,9 +205,12 @@ async def classify_sequences(
     sequences, document = await parse_body(parse, read_arrays, body.content, "sequences", **limits)
     name = validate(document, SequencesEnvelope).model
     await service.load_models(name)
-    model: SequenceClassifier = service.registry.find(name, "sequences")
+    entry = service.registry.find_entry(name, "sequences")
+    record_models(request, [entry])
+    model: SequenceClassifier = entry.model
     seconds = sequences_s(map(len, sequences), model.dimension)
-    arguments = model, name, sequences, request_id
+    names = {"model": name, "model_version": version_of(entry.name)}
+    arguments = model, names, sequences, request_id
     return reply(await service.compute.run(answer_sequences, *arguments, seconds=seconds, held=held))
 
 
@@ -207,7 +219,9 @@ async def classify_sequences(
     **examples.route(ControlRequest, examples.CONTROL, ControlResponse, examples.CONTROLLED),
     summary="Find a matrix A under which chosen points lead",
 )
-async def control(body: BodyDep, service: ServiceDep, request_id: RequestId, held: HeldDep) -> Response:
+async def control(
+    body: BodyDep, request: Request, service: ServiceDep, request_id: RequestId, held: HeldDep
+) -> Response:
     """Find a matrix A under which chosen points are leaders.
 
     `assignment` names the leader of each token, `leaders` only the tokens that should lead. The answer is a
@@ -215,7 +229,7 @@ async def control(body: BodyDep, service: ServiceDep, request_id: RequestId, hel
     rarely, neither (`feasible` is null).
     """
     end_s = time.monotonic() + CONTROL_TIME_SHARE * service.settings.request_timeout_s
-    model: Dynamics = service.registry.find(MODEL, "dynamics")
+    model = _find_dynamics(service, request)
     arguments = body.content, model, service.settings, end_s, request_id
     seconds = body_s(len(body.content))
     return reply(await service.compute.run(answer_control, *arguments, seconds=seconds, held=held))

@@ -86,7 +86,17 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
     handler = logger.handlers = [queue_handler("json")]
     for level in ("WARNING", "INFO"):
         logger.setLevel(level)
-        log_request(f"at-{level}", "POST", "/classify", 429, 0.0012345, error="overloaded", key_name="shop")
+        log_request(
+            f"at-{level}",
+            "POST",
+            "/classify",
+            429,
+            0.0012345,
+            error="overloaded",
+            key_name="shop",
+            model="tiny@2",
+            texts=3,
+        )
     handler[0].flush()
     logger.handlers = []
     logger.setLevel(logging.NOTSET)
@@ -102,6 +112,8 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
         "request_id": "at-INFO",
         "error": "overloaded",
         "key": "shop",
+        "model": "tiny@2",
+        "texts": 3,
     }
 
 

@@ -24,6 +24,7 @@ from service.errors import InvalidInput, TooLarge
 from service.runtime.batcher import MAX_STEP_SIZE
 from service.runtime.session import Session
 from service.schemas.reading import MAX_JSON_BYTES
+from service.text.decision import chunks_disagree
 from service.text.encoder import EncodedText, Encoder, EncoderOutput, ReceptiveFields
 from service.text.head import Head
 from service.text.pipeline import (
@@ -425,3 +426,34 @@ def test_words_times_labels_of_a_request_are_bounded(wide_head: Head, head: Head
     with pytest.raises(TooLarge, match="the models 300 labels: at most 20000000 of both"):
         make_tasks(["film " * 1_000] * 70, ClassifyOptions((wide_head,)))
     assert len(make_tasks(["film " * 1_000] * 70, ClassifyOptions((head,)))) == 70
+
+
+@pytest.mark.parametrize(
+    ("sums", "mixed"),
+    [([10, -2], True), ([10, -1, -1], False), ([-10, 2, 0], True), ([5, 3], False), ([0, 0], False)],
+)
+def test_chunks_disagree_if_two_opposite_sums_are_within_a_factor_of_five(
+    sums: list[int], mixed: bool
+) -> None:
+    assert chunks_disagree(np.array(sums)) is mixed
+
+
+@pytest.mark.parametrize("explain", ["none", "full"])
+def test_long_text_says_whether_its_chunks_disagree(head: Head, explain: Any) -> None:
+    rng = random.Random(5)
+    words = [rng.choice(["superb", "awful", "film", "the", "time"]) for _ in range(300)]
+    texts = [" ".join(words[:n]) + "." for n in (20, 150, 200, 300)]
+    texts += [" ".join(["superb"] * 150 + ["awful"] * 150), " ".join(["superb"] * 300)]
+    full = ClassifyOptions((head,), "full")
+    expected = []
+    for (answer,) in raise_first(classify_all(make_tasks(texts, full))):
+        text = head.encoder.tokenize(texts[len(expected)])
+        sums: dict[int, Decimal] = {}
+        for word, first in zip(answer["words"], text.bounds[:-1].tolist(), strict=True):
+            chunk = int(text.chunk_ids[first])
+            sums[chunk] = sums.get(chunk, Decimal(0)) + Decimal(str(word["contribution"]))
+        high, low = max(sums.values()), -min(sums.values())
+        expected.append(None if len(sums) == 1 else 0 < max(high, low) <= 5 * min(high, low))
+    answers = raise_first(classify_all(make_tasks(texts, ClassifyOptions((head,), explain))))
+    assert [answer.get("mixed") for (answer,) in answers] == expected
+    assert set(expected) == {None, True, False}
