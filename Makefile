@@ -59,14 +59,15 @@ export: $(VENV)/.export  ## what `hardmax-export` needs into .venv: 1.7 GB with 
 serve: install  ## start the service on http://127.0.0.1:8000 with the pretrained models
 	$(BIN)/hardmax serve
 
-# Many tests wait, so three processes share two cores. What measures time or memory runs alone.
+# Many tests wait, so three processes share two cores (fewer on a slow machine). What measures time or memory runs alone.
+PROCESSES ?= 3
 ORDINARY := not soak and not fresh and not ray
 test: $(VENV)/.test  ## install the test dependencies and run all tests that need no load and no other program (five minutes)
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not system and not alone"
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m "$(ORDINARY) and not system and not alone"
 
 test-system: $(VENV)/.test  ## attacks, load, workers, nginx, Prometheus, the README, the page at every width; then measurements
 	failed=0; \
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and system and not alone" || failed=1; \
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m "$(ORDINARY) and system and not alone" || failed=1; \
 	$(BIN)/python -m pytest -m "$(ORDINARY) and alone" || failed=1; \
 	exit $$failed
 
@@ -77,7 +78,7 @@ LOWEST := $(VENV)/lowest
 test-lowest: $(VENV)/.dev  ## the tests with the lowest version of each package that pyproject.toml permits
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct $(CPU_BUILD) --editable '.[cpu,plot,tracing,export,test]'
-	$(LOWEST)/bin/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not system and not alone and not browser" \
+	$(LOWEST)/bin/python -m pytest -n $(PROCESSES) --dist worksteal -m "$(ORDINARY) and not system and not alone and not browser" \
 	    tests/service tests/hardmax tests/evaluation tests/model_export
 
 test-fresh: $(VENV)/.test  ## every command of the README, and the wheel, each in an empty environment (minutes)

@@ -33,7 +33,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {  # operation id -> arguments
     "model_ready": {"name": "tiny"},
     "version_metadata": {"name": "tiny", "version": None},
     "version_ready": {"name": "tiny", "version": None},
-    **{name: {} for name in ("v1_models", "statistics", "repository_index")},
+    **{name: {} for name in ("statistics", "repository_index")},
     **{name: {} for name in ("health", "ready", "info", "models", "metrics")},
     **{name: {} for name in ("server_metadata", "server_live", "server_ready")},
 }
