@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-# The offsets of WordNet 3.1 are looked up by lemma and the number of the sense, which do not change.
+# Nouns, in all their senses: what is written with a capital letter below them is a group or a place.
 GROUP_ROOTS = (
     "inhabitant", "religious_person", "ethnic_group", "nonreligious_person", "person_of_color",
     "homosexual", "bisexual", "heterosexual", "transsexual", "native_american", "semite", "slav",
