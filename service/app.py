@@ -26,10 +26,10 @@ from service.http.middleware import RequestContextMiddleware, RequestLimitMiddle
 from service.http.routes import classify, huggingface, open_inference, operations, page, points
 from service.loaders import Loaders
 from service.runtime.registry import with_default_model
-from service.schemas.protocols import InferRequest
-from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 from service.settings import Settings
 from service.state import AppState
+from service.wire.protocols import InferRequest
+from service.wire.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 
 MIN_COMPRESSED_BYTES = 16_384  # an answer with leaders has 700 bytes per text
 COMPRESSION_LEVEL = 4

@@ -13,16 +13,6 @@ import numpy as np
 
 from hardmax.api import Api
 from hardmax.operations import ApiRequest, run_sync
-from service.answers.clouds import MODEL, describe_dynamics_result, find_control, read_options
-from service.answers.texts import (
-    Results,
-    add_searches,
-    build_document,
-    raise_first,
-    read_tasks,
-    select_searches,
-)
-from service.answers.writing import write
 from service.cloud.dynamics import Dynamics, Progress
 from service.errors import BundleError, InvalidInput, NotFound
 from service.loaders import domain_loaders
@@ -30,12 +20,22 @@ from service.runtime.bundle import find_bundles, newest_version, read_bundle, ve
 from service.runtime.card import HEAD
 from service.runtime.registry import Registry, with_default_model
 from service.runtime.session import Runtime
-from service.schemas.reading import validate
-from service.schemas.requests import ClassifyRequest
 from service.sequences import SequenceClassifier
 from service.settings import Settings, load_settings
 from service.text.decision import describe_labels
 from service.text.pipeline import ClassificationTask, classify_all
+from service.wire.clouds import MODEL, describe_dynamics_result, find_control, read_options
+from service.wire.reading import validate
+from service.wire.requests import ClassifyRequest
+from service.wire.texts import (
+    Results,
+    add_searches,
+    build_document,
+    raise_first,
+    read_tasks,
+    select_searches,
+)
+from service.wire.writing import write
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from service.answers import clouds
 from service.auth import ApiKeys
 from service.errors import ConfigurationError, NotReady
 from service.loaders import Loaders, make_prover, proving_loaders
@@ -28,6 +27,7 @@ from service.runtime.registry import Registry, RegistryEntry, bundle_fingerprint
 from service.runtime.session import Runtime
 from service.settings import Settings
 from service.text.pipeline import Answer, ClassificationTask, run_batch
+from service.wire import clouds
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from evaluation.tables.text import (
     read_text,
     source_name,
 )
-from service.answers.arrays import as_array
 from service.errors import InvalidInput, MalformedInput
+from service.wire.arrays import as_array
 
 
 def read_cloud(path: str) -> NDArray[np.float64]:

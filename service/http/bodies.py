@@ -24,9 +24,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.answers.writing import write
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
-from service.schemas.reading import MAX_JSON_BYTES, parse
+from service.wire.reading import MAX_JSON_BYTES, parse
+from service.wire.writing import write
 
 JSON = "application/json"
 NPY = "application/x-npy"

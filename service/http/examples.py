@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute
 
 from service.http.bodies import JSON
 from service.http.errors import DEADLINE_MESSAGE, INTERNAL, INTERNAL_MESSAGE, error_document
-from service.schemas.protocols import ErrorResponse
+from service.wire.protocols import ErrorResponse
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 DESCRIPTIONS = {

@@ -22,7 +22,6 @@ from typing import Any
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.answers.prices import LARGE_BYTES
 from service.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -39,6 +38,7 @@ from service.memory import HeldSlots
 from service.observability.logging import log_request
 from service.settings import PAGE_FILES, Settings
 from service.state import AppState
+from service.wire.prices import LARGE_BYTES
 
 match_request_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 match_host = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?").fullmatch

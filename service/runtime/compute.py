@@ -1,6 +1,6 @@
 """Run CPU work in processes, in lanes: what takes milliseconds never waits for what takes a minute.
 
-    compute = Compute(memory_bytes=2**30, preload=["service.answers.clouds"])
+    compute = Compute(memory_bytes=2**30, preload=["service.wire.clouds"])
     answer = await compute.run(answer_control, model, points)
 
 A job is a function that can be pickled by reference; its result or exception comes back. Nobody knows before

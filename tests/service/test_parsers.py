@@ -25,17 +25,17 @@ from raw_http import npy
 from starlette.requests import Request
 
 from model_export.measure.served import ServedModel
-from service.answers.arrays import read_npy, read_rows
-from service.answers.writing import write
 from service.cloud.points import Floats
 from service.errors import BundleError, InputError, InvalidInput
 from service.http.bodies import JSON, NPY, body_type
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.schemas.reading import parse
-from service.schemas.requests import ClassifyRequest, ControlParameters, DynamicsParameters
 from service.settings import PRETRAINED_FOLDER
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
+from service.wire.arrays import read_npy, read_rows
+from service.wire.reading import parse
+from service.wire.requests import ClassifyRequest, ControlParameters, DynamicsParameters
+from service.wire.writing import write
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
 

@@ -9,22 +9,22 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hardmax.models.texts import ClassifyResponse
-from service.answers.prices import check_answers, check_searches, is_large
-from service.answers.texts import (
+from service.http import examples
+from service.http.bodies import json_body, reply, write_answers
+from service.http.dependencies import AcceptBlankDep, HeldDep, LabelOptions, ServiceDep, record_models
+from service.state import AppState
+from service.text.decision import abstain_as_neutral
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
+from service.wire.prices import check_answers, check_searches, is_large
+from service.wire.requests import ClassifyRequest
+from service.wire.texts import (
     add_searches,
     build_document,
     raise_first,
     read_tasks,
     select_searches,
 )
-from service.answers.writing import check_answer, write_entries
-from service.http import examples
-from service.http.bodies import json_body, reply, write_answers
-from service.http.dependencies import AcceptBlankDep, HeldDep, LabelOptions, ServiceDep, record_models
-from service.schemas.requests import ClassifyRequest
-from service.state import AppState
-from service.text.decision import abstain_as_neutral
-from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
+from service.wire.writing import check_answer, write_entries
 
 router = APIRouter(tags=["inference"])
 

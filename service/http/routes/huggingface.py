@@ -17,18 +17,18 @@ from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
 from hardmax.models.document import Items
-from service.answers.texts import find_heads
-from service.answers.writing import write_list
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import json_body, reply, write_answers
 from service.http.dependencies import LabelOptions, LabelOptionsDep, ModelInPath, ServiceDep
 from service.http.routes.classify import label_texts
-from service.schemas.protocols import ProtocolRequest, ResponseModel
-from service.schemas.requests import TEXTS
 from service.state import AppState
 from service.text.decision import MAX_LABEL_CHARS, MAX_LABELS
 from service.text.pipeline import Answer, ClassifyOptions
+from service.wire.protocols import ProtocolRequest, ResponseModel
+from service.wire.requests import TEXTS
+from service.wire.texts import find_heads
+from service.wire.writing import write_list
 
 ABSTAINED = "x-abstained"
 MAX_LISTED = 256  # in that header: proxies accept headers of 4 kB

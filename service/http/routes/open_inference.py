@@ -14,7 +14,6 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from service import __version__
-from service.answers.tensors import INPUT, OUTPUTS, read_request, requested_outputs, write_response
 from service.errors import InvalidInput, NotFound
 from service.http import examples
 from service.http.bodies import BINARY, NO_STORE, UntypedBodyDep, parse_body, reply, write_answers
@@ -22,7 +21,8 @@ from service.http.dependencies import OPEN, LabelOptionsDep, ModelInPath, Servic
 from service.http.routes.classify import label_texts
 from service.runtime.card import HEAD
 from service.runtime.registry import RegistryEntry
-from service.schemas.protocols import (
+from service.text.pipeline import ClassifyOptions
+from service.wire.protocols import (
     ConfigTensor,
     IndexEntry,
     InferRequest,
@@ -35,7 +35,7 @@ from service.schemas.protocols import (
     TensorMetadata,
     Version,
 )
-from service.text.pipeline import ClassifyOptions
+from service.wire.tensors import INPUT, OUTPUTS, read_request, requested_outputs, write_response
 
 HEADER_LENGTH = "inference-header-content-length"
 VERSION_PATH = "/models/{name}/versions/{version}"

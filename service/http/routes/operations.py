@@ -16,9 +16,9 @@ from service.observability.metrics import CONTENT_TYPE
 from service.runtime.bundle import version_of
 from service.runtime.card import HEAD
 from service.runtime.registry import RegistryEntry
-from service.schemas.protocols import ResponseModel
 from service.state import AppState
 from service.text.decision import describe_labels
+from service.wire.protocols import ResponseModel
 
 router = APIRouter(tags=["operations"])
 PROBE: dict[str, Any] = {"responses": examples.responses(errors=(503,)), "openapi_extra": OPEN}

@@ -18,18 +18,6 @@ from starlette.types import Receive, Scope, Send
 
 from hardmax.models.clouds import ControlResponse, DynamicsResult
 from hardmax.models.sequences import SequencesResponse
-from service.answers.arrays import read_arrays
-from service.answers.clouds import (
-    MODEL,
-    answer_control,
-    answer_dynamics,
-    answer_sequences,
-    read_dynamics,
-    read_npy_dynamics,
-    size_limits,
-)
-from service.answers.prices import body_s, sequences_s
-from service.answers.writing import write
 from service.cloud.dynamics import Dynamics, Progress
 from service.errors import DeadlineExceeded, HardmaxError
 from service.http import examples
@@ -47,16 +35,28 @@ from service.http.bodies import (
 from service.http.dependencies import HeldDep, RequestId, ServiceDep, record_models
 from service.http.errors import DEADLINE_MESSAGE, describe_error, error_document, log_error
 from service.runtime.bundle import version_of
-from service.schemas.reading import validate
-from service.schemas.requests import (
+from service.sequences import SequenceClassifier
+from service.state import AppState
+from service.wire.arrays import read_arrays
+from service.wire.clouds import (
+    MODEL,
+    answer_control,
+    answer_dynamics,
+    answer_sequences,
+    read_dynamics,
+    read_npy_dynamics,
+    size_limits,
+)
+from service.wire.prices import body_s, sequences_s
+from service.wire.reading import validate
+from service.wire.requests import (
     ControlRequest,
     DynamicsParameters,
     DynamicsRequest,
     SequencesEnvelope,
     SequencesRequest,
 )
-from service.sequences import SequenceClassifier
-from service.state import AppState
+from service.wire.writing import write
 
 UNBUFFERED = {"x-accel-buffering": "no"}  # nginx passes each line on at once
 CONTROL_TIME_SHARE = 0.8  # of its time, after which a search answers with the best form so far

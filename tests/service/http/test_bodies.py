@@ -23,8 +23,8 @@ from refusals import JSON, refusal
 from server import Server, serving
 from stall_server import MAX_PARSE_STALL_S, MAX_STALL_S, measure_stall
 
-from service.schemas.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_TEXT_ARRAYS, parse
-from service.schemas.requests import ClassifyRequest
+from service.wire.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_TEXT_ARRAYS, parse
+from service.wire.requests import ClassifyRequest
 
 MB = 1_000_000
 INFER = "/v2/models/tiny/infer"

@@ -7,7 +7,6 @@ from weakref import ref
 import pytest
 
 from hardmax.operations import run_sync
-from service.answers.texts import Results, add_searches, raise_first
 from service.text.counterfactual import (
     CANDIDATES_PER_ROUND,
     MAX_REMOVED_WORDS,
@@ -17,6 +16,7 @@ from service.text.counterfactual import (
 )
 from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, classify_all
+from service.wire.texts import Results, add_searches, raise_first
 
 
 def run_search(search: Any) -> tuple[Any, int]:

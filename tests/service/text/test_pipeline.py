@@ -17,13 +17,9 @@ from bundles import load_encoder, load_head
 from numpy.typing import NDArray
 
 from hardmax import Local
-from service.answers.prices import MAX_ANSWERS, MAX_EXPLAINED_WORDS
-from service.answers.texts import raise_first
-from service.answers.writing import MAX_ANSWER_BYTES, write
 from service.errors import InvalidInput, TooLarge
 from service.runtime.batcher import MAX_STEP_SIZE
 from service.runtime.session import Session
-from service.schemas.reading import MAX_JSON_BYTES
 from service.text.decision import chunks_disagree
 from service.text.encoder import EncodedText, Encoder, EncoderOutput, ReceptiveFields
 from service.text.head import Head
@@ -38,6 +34,10 @@ from service.text.pipeline import (
 )
 from service.text.spans import covered_words, merge_spans, to_codepoints
 from service.text.tokenizer import CHUNK_TOKENS, TokenizedText
+from service.wire.prices import MAX_ANSWERS, MAX_EXPLAINED_WORDS
+from service.wire.reading import MAX_JSON_BYTES
+from service.wire.texts import raise_first
+from service.wire.writing import MAX_ANSWER_BYTES, write
 
 
 def answers(head: Head, sources: Sequence[str], **options: Any) -> list[Answer]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from service.answers.writing import write
 from service.errors import InvalidInput, MalformedInput, TooLarge
-from service.schemas.protocols import InferRequest
-from service.schemas.reading import MAX_JSON_BYTES, parse
 from service.text.pipeline import Answer
+from service.wire.protocols import InferRequest
+from service.wire.reading import MAX_JSON_BYTES, parse
+from service.wire.writing import write
 
 INPUT = "text"
 DEFAULT_OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "abstain_reason": "BYTES"}

@@ -10,16 +10,16 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from service.answers.arrays import as_array, read_npy, read_rows
-from service.answers.writing import MAX_ANSWER_BYTES, check_answer, write
 from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
 from service.cloud.points import Floats
 from service.control.search import ControlResult, find_form
 from service.errors import InvalidInput, MalformedInput
-from service.schemas.reading import Raw, parse_json, validate
-from service.schemas.requests import ControlParameters, DynamicsParameters
 from service.sequences import SequenceClassifier
 from service.settings import Settings
+from service.wire.arrays import as_array, read_npy, read_rows
+from service.wire.reading import Raw, parse_json, validate
+from service.wire.requests import ControlParameters, DynamicsParameters
+from service.wire.writing import MAX_ANSWER_BYTES, check_answer, write
 
 INDEX = re.compile("0|[1-9][0-9]{0,8}")
 MODEL = "dynamics"  # the bundle that runs clouds

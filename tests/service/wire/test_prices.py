@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardmax.operations import run_sync
-from service.answers.prices import body_s, search_s, sequences_s, text_s
-from service.answers.texts import add_searches, select_searches
 from service.runtime.compute import LANES
-from service.schemas.requests import ClassifyRequest
 from service.text.counterfactual import FLIP_TRIALS, SUFFICIENT_TRIALS, SUFFICIENT_WORDS
 from service.text.head import Head
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all, make_tasks
+from service.wire.prices import body_s, search_s, sequences_s, text_s
+from service.wire.requests import ClassifyRequest
+from service.wire.texts import add_searches, select_searches
 
 SLACK = 5.0  # of another processor, and of one that other programs share
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))

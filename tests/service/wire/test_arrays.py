@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from raw_http import npy
 
-from service.answers.arrays import as_array, read_arrays, read_npy, read_rows
 from service.errors import InvalidInput, TooLarge
+from service.wire.arrays import as_array, read_arrays, read_npy, read_rows
 
 LIMITS = {"max_rows": 10**6, "max_columns": 10}
 POINTS = np.random.default_rng(0).normal(size=(20_000, 3)).tolist()

@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any, cast
 
 from hardmax.models.texts import OffsetUnit
-from service.answers.prices import check_answers
 from service.errors import InvalidInput
 from service.runtime.bundle import version_of
 from service.runtime.card import HEAD
-from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
 from service.text.counterfactual import MAX_SEARCHED_TEXTS, Search, find_counterfactual, find_sufficient
 from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
 from service.text.spans import Span, merge_spans, to_codepoints
+from service.wire.prices import check_answers
+from service.wire.requests import ClassifyRequest
 
 FindModel = Callable[[str, str], Any]  # by name and kind
 UNIT_NAMES = {"codepoints": "code points", "utf16": "UTF-16 units"}

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from hardmax.models.document import Items
-from service.schemas.requests import limited
+from service.wire.requests import limited
 
 Short = Annotated[str, StringConstraints(max_length=200)]
 Parameters = Annotated[dict[str, Any], Field(max_length=64)]

@@ -1,1 +1,0 @@
-"""The wire format: requests and answers as JSON, with limits and examples for the documentation."""
