@@ -27,6 +27,8 @@ const views = {
 views.model = new Model(loadCards, loadInfo, views);
 const openedViews = new Set();
 let currentView = null;
+let copyTimer = null; // while the button says that a link was copied
+choice.listeners.push(() => updateAddress(currentView));
 
 /** Caches the response of a request. A failed request is sent again on the next call. */
 function memoize(request) {
@@ -44,7 +46,7 @@ function updateAddress(view) {
   if (!isCurrent || !openedViews.has(view)) return;
   const { values, note } = views[view].link?.() ?? {};
   updateFragment(view, values ?? {});
-  byId("share").textContent = `Copy a link ${note ?? "to this view"}`;
+  if (copyTimer === null) byId("share").textContent = `Copy a link ${note ?? "to this view"}`;
 }
 
 /** Shows the explanation of a message in the mode for one text. */
@@ -126,7 +128,11 @@ async function copyLink() {
   const outcome = copied ? ["Link copied", note].filter(Boolean).join(" ") : "The browser does not allow copying";
   byId("share").textContent = outcome;
   announce(outcome);
-  setTimeout(() => updateAddress(currentView), 4000);
+  clearTimeout(copyTimer);
+  copyTimer = setTimeout(() => {
+    copyTimer = null;
+    updateAddress(currentView);
+  }, 4000);
 }
 
 byId("theme").addEventListener("click", toggleTheme);
