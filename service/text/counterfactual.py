@@ -19,10 +19,9 @@ CANDIDATES_PER_ROUND = 12
 MAX_READ_CANDIDATES_PER_LEADER = 3  # tried next to the leader
 MAX_SUFFICIENT_WORDS = 16
 MAX_SEARCHED_TEXTS = 16  # of a request
-# What the searches run at most after the text itself: trials, and the words of those that keep only a few.
+# The trials that searches run at most after the text itself.
 FLIP_TRIALS = sum(range(CANDIDATES_PER_ROUND, CANDIDATES_PER_ROUND - MAX_REMOVED_WORDS, -1))
 SUFFICIENT_TRIALS = sum(range(2, MAX_SUFFICIENT_WORDS + 1)) + MAX_SUFFICIENT_WORDS
-SUFFICIENT_WORDS = sum(k + k * (k - 1) for k in range(1, MAX_SUFFICIENT_WORDS + 1))
 
 Word = dict[str, Any]
 Search = Generator[Sequence[ClassificationTask], Sequence[Answer], Answer | None]

@@ -8,10 +8,13 @@ price, the least that it takes, chooses its first lane, and there the slice is t
 
 from collections.abc import Collection, Iterable, Sequence
 
+import numpy as np
+
 from service.errors import TooLarge
 from service.settings import Settings
-from service.text.counterfactual import FLIP_TRIALS, SUFFICIENT_TRIALS, SUFFICIENT_WORDS
+from service.text.counterfactual import FLIP_TRIALS, MAX_SUFFICIENT_WORDS, SUFFICIENT_TRIALS
 from service.text.pipeline import ClassificationTask, max_words
+from service.text.tokenizer import TokenizedText
 
 LARGE_BYTES = 1_000_000  # a larger body takes one of MAX_LARGE_REQUESTS slots
 MAX_SMALL_EXPLAINED_CHARS = 4_000  # of full explanations and trajectories that need no slot: 2 MB at most
@@ -23,7 +26,6 @@ MAX_EXPLAINED_LABELS = 400_000  # words times labels
 MAX_ANSWERS = 8_192  # texts times models
 MAX_ANSWERED_LABELS = 40_000  # texts times labels
 TEXT_S, TOKEN_S, CHAR_S = 0.002, 0.0015, 1e-6  # of a text through an encoder and a head
-TOKENS_PER_WORD = 1.5
 SEARCH_SHARE = 0.75  # of the time of a request and of the cores, for its searches
 
 
@@ -52,26 +54,54 @@ def text_s(tokens: int, chars: int) -> float:
     return TEXT_S + TOKEN_S * tokens + CHAR_S * chars
 
 
-def search_s(task: ClassificationTask, name: str) -> float:
-    """Return what a search takes at most for one text and one model."""
-    chars, tokens = len(task.text), max(task.size, max_words(task.text))
+def search_tokens(text: TokenizedText, name: str) -> int:
+    """Return how many tokens a search reads at most, with those of the text itself."""
     if name == "flip":
-        return (1 + FLIP_TRIALS) * text_s(tokens, chars)
-    trials = SUFFICIENT_TRIALS * text_s(0, chars) + TOKEN_S * TOKENS_PER_WORD * SUFFICIENT_WORDS
-    return text_s(tokens, chars) + trials
+        return (1 + FLIP_TRIALS) * len(text.token_ids)
+    longest = np.cumsum(np.sort(np.diff(text.bounds))[::-1][:MAX_SUFFICIENT_WORDS])  # of 1, 2, .. words
+    # a trial with the first words of each number, then for each of them one without it
+    trials = longest.sum() + np.arange(2, len(longest) + 1) @ longest[:-1]
+    return len(text.token_ids) + int(trials)
+
+
+def search_s(task: ClassificationTask, name: str) -> float:
+    """Return what a search takes at most for one text and one model; without tokens if they are not known."""
+    trials = FLIP_TRIALS if name == "flip" else SUFFICIENT_TRIALS
+    tokens = 0 if task.tokenized is None else search_tokens(task.tokenized, name)
+    return (1 + trials) * text_s(0, len(task.text)) + TOKEN_S * tokens
 
 
 def check_searches(
     tasks: Sequence[ClassificationTask], searches: Collection[str], settings: Settings
 ) -> None:
-    """Refuse searches that may take longer than a request may, before any of them starts."""
+    """Refuse searches that may take longer than a request may, before any of them starts.
+
+    Tokenizes the texts: their tokens are what a search costs, and a word has one or up to eight. A long text
+    takes a fifth of a second: call it in a thread.
+
+    Raises:
+        TooLarge: The searches are too much, or a text is.
+        InvalidInput: `without` leaves no word.
+    """
     models = len(tasks[0].options.heads)
-    prices = [models * sum([search_s(task, name) for name in searches]) for task in tasks]
     limit_s = SEARCH_SHARE * settings.request_timeout_s * settings.intra_op_threads
-    for seconds, param in [*zip(prices, [task.param for task in tasks], strict=True), (sum(prices), "input")]:
+
+    def check(seconds: float, param: str) -> None:
         if seconds > limit_s:
             problem = f"{' and '.join(searches)} may take {seconds:.0f} s of computing"
             raise TooLarge(f"{problem}, the limit is {limit_s:.0f} s: send less text at once", param=param)
+
+    def price(task: ClassificationTask) -> float:
+        return models * sum([search_s(task, name) for name in searches])
+
+    total_s = sum(map(price, tasks))
+    check(total_s, "input")  # whatever the tokens are
+    for task in tasks:
+        total_s -= price(task)
+        task.tokenize()
+        check(price(task), task.param)
+        total_s += price(task)
+        check(total_s, "input")
 
 
 def _check(amount: int, limit: int, unit: str, param: str) -> None:

@@ -1,5 +1,6 @@
 """POST /classify: labels of texts, with exact explanations."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -54,7 +55,8 @@ async def classify(
     heads = tasks[0].options.heads
     record_models(request, heads, len(tasks))
     searches = select_searches(body)
-    check_searches(tasks, searches, service.settings)
+    if searches:
+        await asyncio.to_thread(check_searches, tasks, searches, service.settings)
     if is_large(tasks):
         await held.take(service.large_texts)
     results = await queue_tasks(service, tasks)

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardmax.operations import run_sync
+from service.errors import TooLarge
 from service.runtime.compute import LANES
-from service.text.counterfactual import FLIP_TRIALS, SUFFICIENT_TRIALS, SUFFICIENT_WORDS
+from service.settings import Settings
+from service.text.counterfactual import FLIP_TRIALS, SUFFICIENT_TRIALS
 from service.text.head import Head
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all, make_tasks
-from service.wire.prices import body_s, search_s, sequences_s, text_s
+from service.wire.prices import body_s, check_searches, search_s, search_tokens, sequences_s, text_s
 from service.wire.requests import ClassifyRequest
 from service.wire.texts import add_searches, select_searches
 
@@ -27,6 +30,8 @@ TEXTS = st.builds(
     st.lists(st.sampled_from(FRAGMENTS), max_size=6),
     st.integers(1, 60),
 )
+WORDS = st.text("abcxyz", min_size=1, max_size=8)  # of up to eight tokens each
+RARE_TEXTS = st.lists(WORDS, min_size=1, max_size=40).map(" ".join)
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +73,13 @@ def test_text_takes_less_than_its_price(head: Head, texts: list[str]) -> None:
 
 
 @SETTINGS
-@given(text=TEXTS, name=st.sampled_from(["flip", "sufficient"]))
+@given(text=st.one_of(TEXTS, RARE_TEXTS), name=st.sampled_from(["flip", "sufficient"]))
 def test_search_runs_no_more_than_its_price(head: Head, text: str, name: str) -> None:
     """The counts are bounded whatever the machine does, and the time by their prices."""
     (task,) = make_tasks(text, ClassifyOptions((head,), "none"))
-    price = search_s(task, name)
+    task.tokenize()
+    assert task.tokenized is not None
+    price, tokens = search_s(task, name), search_tokens(task.tokenized, name)
     (answers,) = classify_all([task])
     assert not isinstance(answers, Exception)
     searches = select_searches(ClassifyRequest.model_validate({"input": text, name: True}))
@@ -80,13 +87,26 @@ def test_search_runs_no_more_than_its_price(head: Head, text: str, name: str) ->
     def search(run: CountedRuns) -> None:
         run_sync(add_searches(ClassificationTask(text, task.options), [dict(answers[0])], searches, run))
 
-    run, tokens = CountedRuns(), task.done
+    run = CountedRuns()
     search(run)
-    assert shortest_s(lambda: search(CountedRuns())) <= SLACK * price
-    flips = name == "flip"
-    assert run.tasks <= 1 + (FLIP_TRIALS if flips else SUFFICIENT_TRIALS)
-    longest = max(1.0, tokens / max(1, answers[0]["n_words"]))  # tokens of a word, on average
-    assert run.tokens <= (1 + FLIP_TRIALS) * tokens if flips else tokens + 8 * longest * SUFFICIENT_WORDS
+    assert shortest_s(lambda: search(CountedRuns()), 2) <= SLACK * price
+    assert run.tasks <= 1 + (FLIP_TRIALS if name == "flip" else SUFFICIENT_TRIALS)
+    assert run.tokens <= tokens
+
+
+def test_search_of_rare_words_is_priced_by_their_tokens(head: Head) -> None:
+    """It was priced with 1.5 tokens a word, and ended at the deadline instead of being refused."""
+    limits = Settings(request_timeout_s=100, intra_op_threads=1)
+    for words, name, count, param in (
+        ("film " * 600, "flip", 1, None),
+        ("abcxyzab " * 600, "flip", 1, "input"),
+        ("film " * 600, "sufficient", 4, None),
+        ("abcxyzab " * 600, "sufficient", 4, "input"),
+    ):
+        tasks = [ClassificationTask(words, ClassifyOptions((head,))) for _ in range(count)]
+        with nullcontext() if param is None else pytest.raises(TooLarge, match="may take") as refused:
+            check_searches(tasks, [name], limits)
+        assert param is None or refused.value.param == param
 
 
 def test_trial_of_few_words_is_estimated_by_these(head: Head) -> None:
