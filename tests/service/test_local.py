@@ -1,14 +1,17 @@
 """`hardmax.Local`, the client without a server: it has the interface and the errors of a server."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from bundles import write_head, write_stub_bundle
+from graphs import change_graph, loop_forever
 
 from hardmax import Local
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput, NotFound, NotReady
+from service.runtime import watchdog
 from service.settings import Settings
 
 
@@ -54,6 +57,18 @@ def test_local_ignores_broken_bundles(tmp_path: Path) -> None:
     assert {"mine@1", "mine@2", "reader"} <= {card.name for card in cards}
     assert not {"broken", "reading"} & {card.name for card in cards}
     assert [card.name for card in cards if card.default] == ["mine@2"]
+
+
+def test_local_stops_a_model_that_loops_though_it_proves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_head(tmp_path, name="mine")
+    change_graph(tmp_path / "mine", partial(loop_forever, min_tokens=50))
+    monkeypatch.setattr(watchdog, "TICK_S", 0.02)
+    hardmax = Local(Settings(models_dir=tmp_path, default_model="mine"))
+    assert hardmax.classify("superb film").label == "positive"
+    with pytest.raises(NotReady, match="a run of mine took more than 30 s"):
+        hardmax.classify("superb film " * 60)
 
 
 def test_local_refuses_models_that_read_names_differently(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from bundles import write_stub_bundle
 
 from service.errors import BundleError, NotFound, NotReady
 from service.runtime import card
-from service.runtime.bundle import Bundle
+from service.runtime.bundle import Bundle, roll_back
 from service.runtime.registry import Registry, bundle_fingerprints
 
 
@@ -291,3 +292,23 @@ def test_cards_are_parsed_again_only_when_they_change(
     edit_card(tmp_path / "a", description="changed")
     bundle_fingerprints([tmp_path])
     assert sorted(parsed) == ["a", "a", "b"]
+
+
+def test_rollbacks_beside_reloads_leave_a_model_served_at_every_moment(tmp_path: Path) -> None:
+    for number in (1, 2):
+        name, graph = f"mine@{number}", str(number).encode()
+        digest = hashlib.sha256(graph).hexdigest()
+        write_stub_bundle(tmp_path / name, graph, name=name, model_sha256=digest)
+    registry = registry_of(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        rollbacks = pool.submit(lambda: [roll_back(tmp_path, "mine")[1] for _ in range(30)])
+        seen = {registry.find_entry("mine", "dynamics").name}
+        while not rollbacks.done():
+            registry.refresh()
+            assert not registry.refused
+            seen.add(registry.find_entry("mine", "dynamics").name)
+    assert rollbacks.result() == [f"mine@{number}" for number in range(3, 33)]
+    assert len(seen) > 1
+    registry.refresh()
+    assert registry.find("mine", "dynamics") == "mine@32 of 8"
+    assert not list(tmp_path.glob(".*"))
