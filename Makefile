@@ -172,8 +172,7 @@ accuracy: $(VENV)/.test  ## measure the pretrained model on the everyday sentenc
 	$(BIN)/hardmax-export measure --floor 0.5
 
 adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into service/pretrained
-	rm -rf service/pretrained/encoder service/pretrained/sentiment
-	cp -r runs/models/encoder runs/models/sentiment service/pretrained/
+	cp -r runs/models/. service/pretrained/
 
 # -E: an incremental build drops the index entries of pages that did not change, and with them the search for 429.
 docs: $(VENV)/.docs  ## build the documentation site into build/docs, with the flags of hardmax-export (TORCH=cpu); warnings are errors

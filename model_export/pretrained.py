@@ -14,19 +14,23 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model_export.data import corpora, names
 from model_export.data.corpora import Rows
 from model_export.data.everyday import read_everyday
 from model_export.data.training_set import TrainingSet
+from model_export.encoder.layer import EncoderConfig
 from model_export.encoder.model import Encoder
 from model_export.encoder.mpnet import MPNet
 from model_export.encoder.published import FIRST_WORDPIECE, from_mpnet, take_layers
 from model_export.head.leader_head import LeaderHead
-from model_export.measure.served import ServedModel
-from model_export.publish import write_encoder, write_head
+from model_export.publish import write_models
 from model_export.recipe import (
+    PRETRAINED,
+    PRETRAINED_SMALL,
     Recipe,
     continued_recipe,
     gpu_recipe,
@@ -34,17 +38,22 @@ from model_export.recipe import (
     make_short_set,
     select_texts,
 )
-from model_export.restore import released_outputs, restore
+from model_export.restore import initialize, released_outputs, restore
 from model_export.stage_cache import StageCache, digest
-from model_export.teacher import TeacherModel
+from model_export.teacher import Float16Array, TeacherModel
 from model_export.training import Report
 from model_export.training_model import TrainingModel
 from model_export.training_run import label_with, plan_stages, run_stages, teach_and_label
+from service.errors import InvalidInput
 from service.runtime.bundle import read_bundle
 from service.text.tokenizer import RATING_STEPS, Vocabulary, WordPieceTokenizer
 
 CASED_SETS = ("reviews", "amazon", "tweets")  # written with the usual capitals
 SINK_TEXTS = 48  # over which the states of <s> in the published layers are averaged
+LICENSES = {
+    "encoder": "all-mpnet-base-v2 and all-MiniLM-L6-v2, Apache 2.0", "everyday": "Apache 2.0",
+    "wordnet": "WordNet 3.1 license, Princeton University", "cldr": "Unicode License v3",
+}  # fmt: skip
 RATING_WORDS = (  # from the worst to the best
     ("terrible", "awful", "worst", "bad"), ("average", "okay", "mediocre"),
     ("excellent", "perfect", "great", "best"),
@@ -53,7 +62,7 @@ RATING_WORDS = (  # from the worst to the best
 
 def train(
     recipe: Recipe, data: Path, teacher: Path, out: Path, device: torch.device, report: Report,
-    released: Path | None = None,
+    released: Path | None = None, name: str = PRETRAINED,
 ) -> None:  # fmt: skip
     """Run all stages, or the last one on `released` bundles; write both bundles into OUT/models."""
     out.mkdir(parents=True, exist_ok=True)
@@ -62,33 +71,40 @@ def train(
     short, long = make_texts(recipe, sets, WordPieceTokenizer(vocabulary))
     published = make_teacher(teacher, vocabulary, sets).to(device)
     cache = StageCache(out, report)
-    if not released:
-        short, long = teach_and_label(published, recipe, short, long, cache, report)
-    torch.manual_seed(recipe.seed)
-    model = TrainingModel(take_layers(published.encoder, recipe.layers), LeaderHead(recipe.head))
     if released:
-        restore(model, released)
-        encoder = ServedModel(released, "sentiment").encoder
-        outputs = released_outputs(model, encoder, (short + long).packed)
-        short, long = label_with(*outputs, recipe, short, long)
+        model, logits, means = continue_released(published, recipe, released, name, short + long)
+        short, long = label_with(logits, means, recipe, short, long)
+    else:
+        short, long = teach_and_label(published, recipe, short, long, cache, report)
+        torch.manual_seed(recipe.seed)
+        model = TrainingModel(take_layers(published.encoder, recipe.layers), LeaderHead(recipe.head))
     model.to(device)
     stages = plan_stages(recipe, short, short + long)[-1 if released else 0 :]
     run_stages(stages, model, recipe, published, cache, report)
     provenance = {
-        "data": corpora.count_rows(sets),
-        "licenses": {
-            "encoder": "all-mpnet-base-v2, Apache 2.0", "everyday": "Apache 2.0",
-            "wordnet": "WordNet 3.1 license, Princeton University", "cldr": "Unicode License v3",
-        },
-        "recipe": digest(recipe),
+        "data": corpora.count_rows(sets), "licenses": LICENSES, "recipe": digest(recipe),
     }  # fmt: skip
     if released:
-        provenance["continued_from"] = read_bundle(released / "encoder").card["model_sha256"]
-    model.cpu()
-    models = out / "models"
-    write_encoder(model.encoder, vocabulary, sets, models, provenance)
-    bundle, scales = read_bundle(models / "encoder"), model.encoder.output_scales
-    write_head(model.head, scales, bundle, sets, models, provenance, report)
+        provenance["continued_from"] = read_bundle(released / name).card["encoder"]["sha256"]
+    write_models(model.cpu(), name, vocabulary, sets, out / "models", provenance, report)
+
+
+def continue_released(
+    published: TeacherModel, recipe: Recipe, released: Path, name: str, texts: TrainingSet
+) -> tuple[TrainingModel, NDArray[np.float32], Float16Array]:  # fmt: skip
+    """Return the released model NAME, the logits of `sentiment`, and the mean states of NAME."""
+    torch.manual_seed(recipe.seed)
+    main = TrainingModel(take_layers(published.encoder, recipe.layers), LeaderHead(Recipe().head))
+    restore(main, released, PRETRAINED)
+    logits, means = released_outputs(main, texts)
+    if name == PRETRAINED:
+        return main, logits, means
+    model = TrainingModel(
+        Encoder(EncoderConfig(vocabulary=published.encoder.config.vocabulary)), LeaderHead(recipe.head)
+    )
+    initialize(model.encoder)
+    restore(model, released, name)
+    return model, logits, released_outputs(model, texts)[1]
 
 
 def make_texts(
@@ -158,6 +174,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--continue", type=Path, dest="released", metavar="FOLDER",
         help="run the last stage alone, from the bundles in FOLDER",
     )  # fmt: skip
+    parser.add_argument(
+        "--model", choices=[PRETRAINED, PRETRAINED_SMALL], default=PRETRAINED,
+        help=f"the model to train; {PRETRAINED_SMALL} with --continue only (default: {PRETRAINED})",
+    )  # fmt: skip
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of torch (default: cpu)")
     parser.add_argument(
         "--threads", type=int, default=torch.get_num_threads(), help="threads of torch (default: all cores)"
@@ -170,10 +190,12 @@ def run(arguments: argparse.Namespace) -> int:
     start_s = time.monotonic()
     recipe = gpu_recipe() if arguments.device == "cuda" else Recipe()
     if arguments.released:
-        recipe = continued_recipe()
+        recipe = continued_recipe(arguments.model)
+    elif arguments.model != PRETRAINED:
+        raise InvalidInput(f"{arguments.model} is trained with --continue only", param="model")
     train(
         recipe, arguments.data, arguments.teacher, arguments.out, torch.device(arguments.device),
         lambda line: print(f"{(time.monotonic() - start_s) / 60:5.1f} min  {line}", flush=True),
-        arguments.released,
+        arguments.released, arguments.model,
     )  # fmt: skip
     return 0

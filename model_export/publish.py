@@ -37,6 +37,7 @@ from model_export.measure.scores import (
 )
 from model_export.measure.served import served_logits
 from model_export.training import Report
+from model_export.training_model import TrainingModel
 from service.errors import BundleError
 from service.runtime.bundle import Bundle
 from service.runtime.card import ENCODER, HEAD
@@ -90,72 +91,90 @@ def compute_figures(logits: Logits, targets: NDArray[np.float64], threshold: flo
     return figures
 
 
-def write_head(
-    head: LeaderHead,
-    scales: OutputScales,
-    bundle: Bundle,
-    sets: Mapping[str, Rows],
-    models: Path,
-    provenance: Mapping[str, Any],
-    report: Report,
-) -> None:
-    """Write the head, calibrated on the validation split and with figures of the test split.
-
-    Args:
-        head: the head.
-        scales: the scales of the encoder's outputs.
-        bundle: the encoder.
-        sets: the labelled texts.
-        models: the folder of the bundles.
-        provenance: further fields of the card.
-        report: called with a line of each figure.
+def write_models(
+    model: TrainingModel, name: str, vocabulary: Vocabulary, sets: Mapping[str, Rows], models: Path,
+    provenance: Mapping[str, Any], report: Report,
+) -> None:  # fmt: skip
+    """Write a head and its encoder, in the folder `models`.
 
     Raises:
-        BundleError: The graph does not give the logits of torch; the head is not written.
+        BundleError: A graph does not give the results of torch.
     """
-    runtime = Runtime("cpu", torch.get_num_threads())
-    served = ServedEncoder.load(bundle, runtime)
-    texts = _validation_texts(sets)
-    ood_weights, detected = _calibrate_ood(served, texts)
-    card: dict[str, Any] = {
-        "name": "sentiment",
-        "description": "Positive, negative or neutral, for reviews, sentences and tweets.",
-        "labels": ["negative", "positive"], "neutral_threshold": 0.0,
-        "encoder": {"name": "encoder", "sha256": bundle.card["model_sha256"]},
-        "alpha": head.config.alpha, "layers": head.config.n_layers, "dimension": head.config.dimension,
-        "out_of_distribution": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected}, **provenance,
-    }  # fmt: skip
-
-    def load() -> tuple[onnx.ModelProto, Head]:
-        graph = head_graph.to_onnx(head_quantized.quantize(head, scales) | ood_weights)
-        unwritten = Bundle("sentiment", HEAD, card, graph.SerializeToString(), vocabulary=None, digest="")
-        return graph, Head.load(unwritten, runtime, served)
-
-    def measure(served_head: Head, split: str) -> dict[str, LogitsAndTargets]:
-        return {name: _measure(served, served_head, draw_rows(rows, split)) for name, rows in sets.items()}
-
-    graph, served_head = load()
-    check_head(graph, head, encode_texts(served, _every(CHECKED_TEXTS, texts))[0], scales)
-    validation = measure(served_head, "validation")
-    factor = _fit_scale(validation)
-    with torch.no_grad():
-        head.v.mul_(factor)
-        head.b.mul_(factor)
-    threshold = fit_neutral_threshold({name: (factor * x, y) for name, (x, y) in validation.items()})
-    report(f"temperature {1 / factor:.2f}, threshold {threshold}")
-    graph, served_head = load()
-    test = measure(served_head, "test")
-    card["figures"] = {name: compute_figures(x, y, threshold) for name, (x, y) in test.items() if len(x)}
-    for name, figures in card["figures"].items():
-        report(f"{name}: {figures}")
-    card |= {"neutral_threshold": threshold, "readout": {"vector": head.v[0].tolist()}}
-    write_bundle(models, HEAD, card, graph, float_model=to_float(graph))
+    encoder_name = name.replace("sentiment", "encoder")
+    bundle = write_encoder(model.encoder, encoder_name, vocabulary, sets, models, provenance)
+    publisher = HeadPublisher(model.head, model.encoder.output_scales, bundle, sets)
+    publisher.write(name, models, provenance, report)
 
 
-def _measure(encoder: ServedEncoder, head: Head, rows: Rows) -> LogitsAndTargets:
-    """Return the logits of some texts, as the service computes them, and their targets."""
-    rows = rows[:TEXTS_PER_SET]
-    return served_logits(encoder, head, [row.text for row in rows]), np.array([row.target for row in rows])
+class HeadPublisher:
+    """Calibrates a head on the validation split, measures it on the test split, and writes it."""
+
+    def __init__(
+        self, head: LeaderHead, scales: OutputScales, bundle: Bundle, sets: Mapping[str, Rows]
+    ) -> None:
+        self._head, self._scales, self._bundle, self._sets = head, scales, bundle, sets
+        self._runtime = Runtime("cpu", torch.get_num_threads())
+        self._encoder = ServedEncoder.load(bundle, self._runtime)
+        texts = _validation_texts(sets)
+        self._ood_weights, self._detected = _calibrate_ood(self._encoder, texts)
+        self._checked, _ = encode_texts(self._encoder, _every(CHECKED_TEXTS, texts))
+
+    def write(self, name: str, models: Path, provenance: Mapping[str, Any], report: Report) -> None:
+        """Write the head; `report` is called with a line of each figure.
+
+        Raises:
+            BundleError: The graph does not give the logits of torch; the head is not written.
+        """
+        check_head(self._to_graph(), self._head, self._checked, self._scales)
+        threshold = self._calibrate(report)
+        graph = self._to_graph()
+        figures = {
+            set_name: compute_figures(*measured, threshold)
+            for set_name, measured in self._measure(graph, "test").items() if len(measured[0])
+        }  # fmt: skip
+        for set_name, of_set in figures.items():
+            report(f"{set_name}: {of_set}")
+        card = {
+            **self._card(name), "neutral_threshold": threshold, **provenance, "figures": figures,
+            "readout": {"vector": self._head.v[0].tolist()},
+        }  # fmt: skip
+        write_bundle(models, HEAD, card, graph, float_model=to_float(graph))
+
+    @torch.no_grad()
+    def _calibrate(self, report: Report) -> float:
+        """Scale the logits so that probabilities are right; return the threshold of neutral texts."""
+        measured = self._measure(self._to_graph(), "validation")
+        factor = _fit_scale(measured)
+        self._head.v.mul_(factor)
+        self._head.b.mul_(factor)
+        threshold = fit_neutral_threshold({name: (factor * x, y) for name, (x, y) in measured.items()})
+        report(f"temperature {1 / factor:.2f}, threshold {threshold}")
+        return threshold
+
+    def _to_graph(self) -> onnx.ModelProto:
+        return head_graph.to_onnx(head_quantized.quantize(self._head, self._scales) | self._ood_weights)
+
+    def _measure(self, graph: onnx.ModelProto, split: str) -> dict[str, LogitsAndTargets]:
+        """Return the logits of texts of each data set, as the service computes them, and their targets."""
+        card = {**self._card("unwritten"), "neutral_threshold": 0.0}
+        bundle = Bundle("unwritten", HEAD, card, graph.SerializeToString(), vocabulary=None, digest="")
+        head, measured = Head.load(bundle, self._runtime, self._encoder), {}
+        for name, rows in self._sets.items():
+            drawn = draw_rows(rows, split)[:TEXTS_PER_SET]
+            logits = served_logits(self._encoder, head, [row.text for row in drawn])
+            measured[name] = logits, np.array([row.target for row in drawn])
+        return measured
+
+    def _card(self, name: str) -> dict[str, Any]:
+        config, encoder = self._head.config, self._bundle
+        return {
+            "name": name,
+            "description": "Positive, negative or neutral, for reviews, sentences and tweets.",
+            "labels": ["negative", "positive"],
+            "encoder": {"name": encoder.name, "sha256": encoder.card["model_sha256"]},
+            "alpha": config.alpha, "layers": config.n_layers, "dimension": config.dimension,
+            "out_of_distribution": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": self._detected},
+        }  # fmt: skip
 
 
 def _fit_scale(measured: Mapping[str, LogitsAndTargets]) -> float:
@@ -166,6 +185,7 @@ def _fit_scale(measured: Mapping[str, LogitsAndTargets]) -> float:
 
 def write_encoder(
     encoder: Encoder,
+    name: str,
     vocabulary: Vocabulary,
     sets: Mapping[str, Rows],
     models: Path,
@@ -178,7 +198,7 @@ def write_encoder(
     """
     config = encoder.config
     card = {
-        "name": "encoder",
+        "name": name,
         "description": "A transformer whose heads attend to one token or to none, quantized to int8.",
         "layers": config.layers, "heads": config.heads, "width": config.width, **provenance,
     }  # fmt: skip

@@ -17,12 +17,15 @@ from model_export.data import corpora
 from model_export.data.corpora import Row, Rows
 from model_export.data.everyday import SIDES, Sentence
 from model_export.data.training_set import Ints, TrainingSet
+from model_export.encoder.layer import EncoderConfig
+from model_export.encoder.published import MPNET
 from model_export.head.leader_head import LeaderHeadConfig
 from model_export.stages import StageConfig
 from model_export.teacher import Logits, positive_probs
 from service.text.tokenizer import WordPieceTokenizer
 
 UNLIMITED = 10**9
+PRETRAINED, PRETRAINED_SMALL = "sentiment", "sentiment-small"
 MIN_TARGET = 0.03  # targets are at least this, and at most 1 minus this
 SURE = 0.85  # probability from which the label of an unlabelled text is the teacher's
 MAX_PART_TOKENS = 30  # of a part of a joined text
@@ -117,15 +120,16 @@ def gpu_recipe() -> Recipe:
     )
 
 
-def continued_recipe() -> Recipe:
-    """Return the recipe for further training of released models on two cores: half of it everyday sentences.
+def continued_recipe(name: str) -> Recipe:
+    """Return the recipe for further training of a released head and its encoder on two cores.
 
-    In place of the teacher, the released model answers for the other texts.
+    More than half of the texts are everyday sentences. In place of the teacher, the released `sentiment`
+    answers for the others.
     """
-    default = Recipe()
+    default, lr = Recipe(), 1.2e-4 if name == PRETRAINED else 3e-4
     max_texts = {"yelp": 5_000, "tweets": 4_000, "film": 1_500, "shop": 1_000, "electronics": 2_000,
                  "phrases": 1_500, "wordnet": 3_000}  # fmt: skip
-    repeats = {"everyday": 2, "two_sided": 4}
+    repeats = {"everyday": 4, "two_sided": 8}
     return replace(
         default,
         sources={
@@ -136,9 +140,12 @@ def continued_recipe() -> Recipe:
             for name, source in default.sources.items()
         },
         reviews={"amazon": 80, "reviews": 170},
-        joined=2_500,
+        joined=6_000,
         layers=LAYERS[6],
-        tune_jointly=replace(default.tune_jointly, epochs=1.0, lr=1.5e-4, head_lr=1e-3, embedding_weight=2.0),
+        head=replace(default.head, width=MPNET.width if name == PRETRAINED else EncoderConfig().width),
+        tune_jointly=replace(
+            default.tune_jointly, tokens_per_batch=1_500, lr=lr, head_lr=5 * lr, embedding_weight=2.0
+        ),
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Restore a released encoder and its head in torch, to train them further.
 
 Training continues from the integer weights of a bundle. A bundle does not contain the size of queries, keys,
-values and hidden units, which affects only the size of gradients; it is that of the published layer.
+values and hidden units, which affects only the size of gradients; it is that of the weights before.
 """
 
 import math
@@ -12,47 +12,44 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from model_export.data.training_set import PackedTexts, batches
+from model_export.data.training_set import TrainingSet
 from model_export.encoder.graph import read_weights as read_encoder_weights
 from model_export.encoder.layer import BIAS_CHANNELS, Layer, Linear, Norm
 from model_export.encoder.model import Encoder
-from model_export.encoder.quantized import ZERO
-from model_export.head.encoded import encode_packed
 from model_export.head.graph import read_weights
 from model_export.head.leader_head import LeaderHead
+from model_export.stages import mean_state
 from model_export.training_model import TrainingModel
 from service.runtime.bundle import Bundle, read_bundle
-from service.text.encoder import Encoder as ServedEncoder
-from service.text.encoder import read_vocabulary
-from service.text.tokenizer import RATING_STEPS, SpecialIds
 
 Array = NDArray[Any]
 Tensors = dict[str, Tensor]
 TOKENS_PER_RUN = 6_000
+INITIAL_STD = 0.05  # of the weights of a model that is restored without published layers
 
 
-def restore(model: TrainingModel, released: Path) -> None:
-    """Give a new model, with published layers, the weights of the bundles in a folder.
-
-    The rows of ratings in the embedding table stay, since encoders before 0.5 have none.
-    """
-    encoder, head = read_bundle(released / "encoder"), read_bundle(released / "sentiment")
-    ratings = slice(SpecialIds().worst_rating, SpecialIds().worst_rating + RATING_STEPS + 1)
-    rows = model.encoder.words.weight[ratings].detach().clone()
-    restore_encoder(model.encoder, encoder)
-    if not read_vocabulary(encoder).ratings:
-        with torch.no_grad():
-            model.encoder.words.weight[ratings] = rows
+def restore(model: TrainingModel, released: Path, name: str) -> None:
+    """Give `model` the weights of a released head and of its encoder."""
+    head = read_bundle(released / name)
+    restore_encoder(model.encoder, read_bundle(released / head.card["encoder"]["name"]))
     restore_head(model.head, model.encoder, head)
     with torch.no_grad():
         model.threshold.raw.fill_(math.log(math.expm1(head.card["neutral_threshold"])))
 
 
 @torch.no_grad()
+def initialize(encoder: Encoder) -> None:
+    """Give the linear maps of an encoder random weights, whose size its restored queries and keys keep."""
+    for module in encoder.modules():
+        if isinstance(module, Linear):
+            nn.init.normal_(module.weight, std=INITIAL_STD)
+
+
+@torch.no_grad()
 def restore_encoder(encoder: Encoder, bundle: Bundle) -> None:
-    """Give `encoder`, with the published layers in it, the weights of a bundle of the same shape."""
+    """Give `encoder` the weights of a bundle of the same shape."""
     stored = _tensors(read_encoder_weights(bundle.model))
     grid = encoder.norm.grid
     encoder.words.weight.copy_(stored["table"] * stored["table_unit"][:, None] / grid)
@@ -149,23 +146,18 @@ def restore_head(head: LeaderHead, encoder: Encoder, bundle: Bundle) -> None:
 
 @torch.no_grad()
 def released_outputs(
-    model: TrainingModel, encoder: ServedEncoder, texts: PackedTexts
+    model: TrainingModel, texts: TrainingSet
 ) -> tuple[NDArray[np.float32], NDArray[np.float16]]:
-    """Return the logits [n] and the mean hidden states [n, W] of texts by a restored model.
-
-    `encoder` is the released encoder as it is served, which is faster than torch.
-    """
-    scales, states = model.encoder.output_scales, encode_packed(encoder, texts)
+    """Return the logits [n] of texts, and the mean hidden states [n, W] of those of one chunk."""
+    scales = model.encoder.output_scales
     logits = np.empty(len(texts), np.float32)
-    means = np.empty((len(texts), len(scales.hidden)), np.float16)
-    for rows in batches(texts.sizes, TOKENS_PER_RUN):
-        tokens, batch = texts.words_of(rows)
-        x = torch.from_numpy(states[tokens]).float()[None] - ZERO
-        logits[rows] = model.head(scales, x[:, :, 0], x[:, :, 1], batch)[0][:, 0].numpy()
-        sizes = torch.from_numpy(texts.sizes[rows])
-        text = torch.repeat_interleave(torch.arange(len(rows)), sizes)
-        sums = torch.zeros(len(rows), means.shape[1]).index_add(0, text, x[0, :, 0] * scales.hidden)
-        means[rows] = (sums / sizes[:, None]).numpy()
+    means = np.full((len(texts), len(scales.hidden)), np.nan, np.float16)
+    for rows in texts.batches(TOKENS_PER_RUN):
+        batch = texts.packed.batch(rows)
+        hidden, embedding, _ = model.encoder.quantized(batch.token_ids)
+        logits[rows] = model.head.classify(scales, hidden, embedding, batch).logits[:, 0].numpy()
+        if len(batch.token_ids) == len(rows):
+            means[rows] = mean_state(hidden * scales.hidden, batch.token_ids).numpy()
     return logits, means
 
 

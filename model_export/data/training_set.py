@@ -139,14 +139,6 @@ class PackedTexts:
         """Return [B, N], the token ids of texts of one chunk, padded with zeros."""
         return _pad_parts(self.token_ids, self.chunk_offsets, self.text_offsets[rows], 0)
 
-    def words_of(self, rows: Ints) -> tuple[Ints, Batch]:
-        """Return the tokens of some texts, and their words as a batch in which these tokens are one row."""
-        offsets = self.chunk_offsets[self.text_offsets]
-        tokens, M = _ranges(offsets[rows], offsets[rows + 1]), int(np.diff(self.word_offsets)[rows].max())
-        index = self.word_index[tokens] + np.repeat(M * np.arange(len(rows)), np.diff(offsets)[rows])
-        ids = torch.zeros(1, len(tokens), dtype=torch.int64)
-        return tokens, Batch(ids, torch.from_numpy(index.astype(np.int64))[None], len(rows), M)
-
     def join(self, first: Ints, second: Ints) -> "PackedTexts":
         """Return texts of one chunk, each made of two of the texts, which are its parts."""
         pairs = self.take(np.stack([first, second], 1).ravel())

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.data.function_words import function_words
-from model_export.data.training_set import Batch, Ints, PackedTexts, pad, words_of
+from model_export.data.training_set import Batch, Ints, pad, words_of
 from model_export.writing import atomic_write
 from service.runtime.batcher import group_by_length
 from service.text.encoder import EncodedText, Encoder, EncoderOutput
@@ -23,7 +23,6 @@ Progress = Callable[[int, int], None]
 
 TEXTS_PER_FILE = 1_024
 ENCODED_TOKENS_PER_RUN = 320
-PACKED_TOKENS_PER_RUN = 4_096
 MAX_TEXT_CHARS = 2_000  # characters of a text that training uses
 WINDOW_WORDS = 48  # words of a text that one training step uses
 ZERO = 128  # the code of 0
@@ -130,19 +129,6 @@ def encode_texts(
         states += np.split(encoded, np.cumsum([len(text.token_ids) for text in with_words])[:-1])
     progress(len(texts), len(texts))
     return EncodedTexts(tokenized, states), np.array(indices, np.int64)
-
-
-def encode_packed(encoder: Encoder, texts: PackedTexts) -> Array:
-    """Return the hidden state and the input embedding of each token of all texts, [T, 2, W]."""
-    chunks = np.split(texts.token_ids.astype(np.int64), texts.chunk_offsets[1:-1])
-    states: list[Array] = [np.zeros(0)] * len(chunks)
-    for rows in group_by_length(list(map(len, chunks)), PACKED_TOKENS_PER_RUN):
-        outputs = encoder.encode(
-            [(chunks[i], np.arange(len(chunks[i]))) for i in rows], output_attentions=False
-        )
-        for i, output in zip(rows, outputs, strict=True):
-            states[i] = np.stack([output.hidden_states, output.input_embeddings], axis=1)
-    return np.concatenate(states)
 
 
 def _encode_or_load(

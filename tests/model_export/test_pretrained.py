@@ -16,7 +16,7 @@ from model_export.head.leader_head import LeaderHead
 from model_export.measure.scores import neutral_band, sigmoid, three_labels
 from model_export.measure.served import ServedModel
 from model_export.pretrained import set_special_tokens
-from model_export.publish import compute_figures, fit_neutral_threshold, write_encoder, write_head
+from model_export.publish import compute_figures, fit_neutral_threshold, write_models
 from model_export.restore import released_outputs, restore
 from model_export.stages import calibrate
 from model_export.training_model import TrainingModel
@@ -39,8 +39,8 @@ class Louder(LeaderHead):
 
 
 def write(encoder, head, models):
-    bundle = write_encoder(encoder, VOCABULARY, SETS, models, {})
-    write_head(head, encoder.output_scales, bundle, SETS, models, {}, lambda line: None)
+    model = TrainingModel(encoder, head)
+    write_models(model, "sentiment", VOCABULARY, SETS, models, {}, lambda line: None)
 
 
 def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
@@ -82,12 +82,12 @@ def test_released_weights_are_restored_to_the_bit(tmp_path):
     calibrate(random, texts)
     write(random, model.head, tmp_path)
     restored = TrainingModel(published, random_head(seed=1))
-    restore(restored, tmp_path)
+    restore(restored, tmp_path, "sentiment")
     for name, stored in quantize(random).items():
         assert np.allclose(quantize(published)[name], stored, rtol=1e-6, atol=0), name
     assert np.array_equal(predict(published, restored.head, texts), predict(random, model.head, texts))
     threshold = json.loads((tmp_path / "sentiment" / "card.json").read_text())["neutral_threshold"]
-    outputs = released_outputs(restored, ServedModel(tmp_path, "sentiment").encoder, texts.packed)
+    outputs = released_outputs(restored, texts)
     assert np.allclose(outputs[0], predict(published, restored.head, texts)[:, 0], rtol=1e-5)
     assert restored.threshold.value.item() == pytest.approx(threshold)
 
