@@ -1,6 +1,7 @@
 """The server: start, signals, keys, models that are added and removed, deadlines, and limits."""
 
 import json
+import re
 import resource
 import shutil
 import signal
@@ -20,13 +21,15 @@ import numpy as np
 import pytest
 from bundles import LABELS, write_head
 from graphs import change_graph, loop_forever
-from raw_http import NPY, connect, npy, post_request, read_status, request_head, status_of
+from raw_http import NPY, connect, npy, post_request, read_status, request_head
 from refusals import refusal
 from server import SERVE, TIMEOUT_S, Server, environ, eventually, in_process, run_python, serving
 
 from service import __version__, state
-from service.server import DRAIN_S, KILL_AFTER_S, LAST_REQUESTS_S
-from service.settings import PRETRAINED_FOLDER
+from service.errors import ConfigurationError
+from service.observability.logging import TextFormatter
+from service.server import DRAIN_S, KILL_AFTER_S, LAST_REQUESTS_S, listen
+from service.settings import PRETRAINED_FOLDER, Settings
 
 CLOSING = post_request(b'{"input": "superb"}').replace(
     b"content-length", b"connection: close\r\ncontent-length", 1
@@ -96,10 +99,15 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
             caller.sendall(request_head(len(body)) + body[:5])
             eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
             server.process.send_signal(signal.SIGTERM)
-            eventually(lambda: client.get("/ready").status_code == 503)
-            response = client.get("/ready")
-            assert refusal(response) == (503, "not_ready", None)
-            assert response.headers["connection"] == "close"
+            answers: list[httpx.Response] = []  # the listener is open for a moment only
+
+            def is_unready() -> bool:
+                answers.append(client.get("/ready"))
+                return answers[-1].status_code == 503
+
+            eventually(is_unready)
+            assert refusal(answers[-1]) == (503, "not_ready", None)
+            assert answers[-1].headers["connection"] == "close"
             caller.sendall(body[5:])
             assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
         assert server.process.wait(TIMEOUT_S) == 0
@@ -134,17 +142,6 @@ def test_stop_ends_within_its_grace_period_whatever_still_runs(
             assert connection.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
-def test_second_interrupt_stops_at_once(models: Path) -> None:
-    settings = {"default_model": "tiny", "shutdown_grace_s": 600, "request_timeout_s": 600}
-    with serving(models, **settings) as server, connect(server.port) as caller:
-        caller.sendall(post_request(CLOUD, ENDLESS, NPY))
-        with server.client() as client:
-            eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
-        server.process.send_signal(signal.SIGINT)
-        eventually(lambda: "stopping on SIGINT, within 600 s" in server.output)
-        assert server.stop(signal.SIGINT) == 0
-
-
 @contextmanager
 def loading(models: Path) -> Iterator[subprocess.Popen[str]]:
     """Start a server, and yield its process while it loads its models."""
@@ -169,17 +166,23 @@ def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
         assert process.wait(KILL_AFTER_S + 3) == 0
 
 
-def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
+def test_api_keys_open_what_is_not_public(
+    models: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "keys"
     file.write_text("\ufefffrom-file\n\n# ours\n")  # some editors write a byte order mark
     settings = {"api_keys": "one, two, voilà, shop:four", "api_keys_file": file}
-    with serving(models, default_model="tiny", **settings) as server, server.client() as client:
+    with in_process(models, **settings) as client, caplog.at_level("INFO", "service"):
 
         def classify(headers: dict[str, Any]) -> httpx.Response:
             return client.post("/classify", json={"input": "superb"}, headers=headers)
 
-        def status(key: str) -> int:
-            return classify({"x-api-key": key.encode()}).status_code
+        def statuses(*keys: str) -> list[int]:
+            return [classify({"x-api-key": key.encode()}).status_code for key in keys]
+
+        def reload() -> None:
+            assert client.portal is not None
+            client.portal.call(client.app.state.service.reload)  # type: ignore[attr-defined]
 
         for headers in ({}, {"authorization": "Bearer three"}, {"x-api-key": "on"}, {"authorization": "one"}):
             response = classify(headers)
@@ -187,19 +190,19 @@ def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
             assert response.headers["www-authenticate"] == "Bearer"
         assert classify({"authorization": "Bearer one"}).status_code == 200
         assert classify({"authorization": "Bearer of-a-proxy", "x-api-key": "two"}).status_code == 200
-        assert [status(key) for key in ("two", "voilà", "from-file")] == [200] * 3
-        assert [status(key) for key in ("four", "shop:four", "shop")] == [200, 401, 401]
-        eventually(lambda: "key=shop" in server.output)
-        assert "four" not in server.output
+        assert statuses("two", "voilà", "from-file") == [200] * 3
+        assert statuses("four", "shop:four", "shop") == [200, 401, 401]
+        lines = [TextFormatter().format(record) for record in caplog.records]
+        assert ["key=shop" in line for line in lines[-3:]] == [True, False, False]
+        assert "four" not in "".join(lines)
         assert (client.get("/health").status_code, client.get("/metrics").status_code) == (200, 200)
         file.write_text("newer\n")
-        server.process.send_signal(signal.SIGHUP)
-        eventually(lambda: status("newer") == 200)
-        assert [status(key) for key in ("from-file", "one")] == [401, 200]
+        reload()
+        assert statuses("newer", "from-file", "one") == [200, 401, 200]
         file.unlink()
-        server.process.send_signal(signal.SIGHUP)
-        eventually(lambda: "keys not read again" in server.output)
-        assert status("newer") == 200
+        reload()
+        assert statuses("newer") == [200]
+    assert any("keys not read again" in record.getMessage() for record in caplog.records)
 
 
 @pytest.fixture
@@ -230,10 +233,12 @@ def test_models_are_added_replaced_and_removed_while_serving(folder: Path, fast_
         assert client.get("/info").json()["load_errors"] == []
 
 
+@pytest.mark.system
 def test_broken_default_model_stops_the_start_and_says_why(folder: Path) -> None:
     card = json.loads((folder / "tiny/card.json").read_text())
     (folder / "tiny/card.json").write_text(json.dumps({**card, "model_sha256": "0" * 64}))
-    process = start(models_dir=folder, default_model="tiny", port=0)
+    env = environ(models_dir=folder, pretrained_models=False, default_model="tiny", port=0)
+    process = subprocess.run([sys.executable, *SERVE], env=env, text=True, capture_output=True, timeout=60)
     assert process.returncode == 2
     reason = "tiny: model.onnx is not the file its card describes"
     assert process.stderr.splitlines()[-1] == f"hardmax: DEFAULT_MODEL: the model tiny was refused: {reason}"
@@ -286,53 +291,54 @@ def test_model_that_was_missing_during_a_reload_is_served_again(folder: Path, fa
         eventually(lambda: client.get("/ready").status_code == 200, 20)
 
 
-def test_port_in_use_stops_the_start_with_one_line(models: Path) -> None:
+def test_port_in_use_is_refused_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        process = start(models_dir=models, port=port)
-    assert process.returncode == 2
-    reason = f"cannot listen on 127.0.0.1:{port} (Address already in use)"
-    assert process.stderr == f"hardmax: {reason}: choose another port with --port\n"
-
-
-def start(**settings: object) -> subprocess.CompletedProcess[str]:
-    """Run a server whose start is expected to fail."""
-    env = environ(pretrained_models=False, **settings)
-    return subprocess.run([sys.executable, *SERVE], env=env, text=True, capture_output=True, timeout=60)
+        reason = f"cannot listen on 127.0.0.1:{port} (Address already in use)"
+        with pytest.raises(ConfigurationError, match=re.escape(f"{reason}: choose another port with --port")):
+            listen(Settings(port=port))
 
 
 def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
     headers = {"content-type": "application/x-npy", "accept": "application/x-ndjson"}
-    with serving(models, default_model="tiny", request_timeout_s=2) as server, server.client() as client:
+    with in_process(models, request_timeout_s=2) as client:
         response = client.post(ENDLESS, content=CLOUD, headers={**headers, "accept": "*/*"})
         assert refusal(response) == (504, "deadline_exceeded", None)
         eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200)
-        with client.stream("POST", ENDLESS, content=CLOUD, headers=headers) as response:
-            last = json.loads(list(response.iter_lines())[-1])
-        assert last["error"]["type"] == "deadline_exceeded"
-        assert status_of(server.port, request_head(9) + b"{") == 504  # the rest is never sent
+        *_, last = client.post(ENDLESS, content=CLOUD, headers=headers).text.splitlines()
+        assert json.loads(last)["error"]["type"] == "deadline_exceeded"
 
 
-def test_too_many_requests_at_once_are_refused_with_retry_after(models: Path) -> None:
-    with serving(models, default_model="tiny", max_concurrent_requests=2) as server:
-        connections = [connect(server.port) for _ in range(2)]
-        for connection in connections:
-            connection.sendall(post_request(CLOUD, ENDLESS, NPY))
-        with server.client() as client:
-            eventually(lambda: "hardmax_requests_in_flight 2" in client.get("/metrics").text)
-            for body in ({"input": "good"}, {"input": ["good", "bad"]}):
-                response = client.post("/classify", json=body)
-                assert refusal(response) == (429, "overloaded", None)
-                assert int(response.headers["retry-after"]) >= 1
-            with connect(server.port) as connection:
-                connection.sendall(request_head(9))  # it is refused before its body arrives
-                assert read_status(connection) == 429
-                connection.sendall(b'{"a": [1]' + post_request(b"{}"))
-                assert read_status(connection) == 429
-            assert client.get("/health").status_code == 200
-            for connection in connections:
-                connection.close()
-            eventually(lambda: client.post("/classify", json={"input": "good"}).status_code == 200)
+def test_more_requests_than_may_run_are_refused_and_a_second_interrupt_stops_at_once(models: Path) -> None:
+    limits = {"max_concurrent_requests": 2, "shutdown_grace_s": 600, "request_timeout_s": 600}
+    with (
+        serving(models, default_model="tiny", **limits) as server,
+        server.client() as client,
+        connect(server.port) as first,
+        connect(server.port) as second,
+    ):
+
+        def in_flight() -> bool:
+            return "hardmax_requests_in_flight 2" in client.get("/metrics").text
+
+        for caller in (first, second):
+            caller.sendall(post_request(CLOUD, ENDLESS, NPY))
+        eventually(in_flight)
+        for body in ({"input": "good"}, {"input": ["good", "bad"]}):
+            response = client.post("/classify", json=body)
+            assert refusal(response) == (429, "overloaded", None)
+            assert int(response.headers["retry-after"]) >= 1
+        with connect(server.port) as connection:
+            connection.sendall(request_head(9))  # it is refused before its body arrives
+            assert read_status(connection) == 429
+            connection.sendall(b'{"a": [1]' + post_request(b"{}"))
+            assert read_status(connection) == 429
+        assert client.get("/health").status_code == 200
+        second.close()
+        eventually(lambda: client.post("/classify", json={"input": "good"}).status_code == 200)
+        server.process.send_signal(signal.SIGINT)
+        eventually(lambda: "stopping on SIGINT, within 600 s" in server.output)
+        assert server.stop(signal.SIGINT) == 0
 
 
 @pytest.mark.alone

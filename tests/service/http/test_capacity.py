@@ -136,6 +136,10 @@ def test_hostile_body_is_refused_in_the_one_shape(server: Server, name: str) -> 
     assert status_of(server.port, request) == status
 
 
+def test_body_that_never_arrives_is_answered_504(server: Server) -> None:
+    assert status_of(server.port, request_head(9) + b"{") == 504
+
+
 def attack(server: Server) -> None:
     """Send every hostile body, and sixty bodies that never end: 170 MB."""
     for request, _ in HOSTILE.values():
