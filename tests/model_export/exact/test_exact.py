@@ -53,9 +53,9 @@ def with_outputs(sequences, field, outputs):
 @pytest.mark.parametrize(
     ("family", "sizes", "d", "dtype"),
     [
-        *product(FAMILIES, [(3, 40)], [2, 5], ["float64"]),
-        *product(FAMILIES, [(40,)], [3], ["float32"]),
-        (random, (100,), 8, "float64"),
+        *product(FAMILIES, [(3, 30)], [2], ["float64"]),
+        *product(FAMILIES, [(20,)], [3], ["float32"]),
+        (random, (60,), 8, "float64"),
         (random, (30,), 1, "float64"),
         (very_different_lengths, (7,), 2, "float64"),
     ],
@@ -136,15 +136,6 @@ def test_exact_needs_no_more_blocks_for_longer_sequences():
     )
 
 
-def test_exact_builds_for_two_thousand_sequences_within_a_minute():
-    rng = np.random.default_rng(4)
-    built = build_classifier(
-        make_examples(with_outputs(random(rng, 2000, 8), "label", rng.integers(2, size=2000).tolist()))
-    )
-    assert built.seconds < 60
-    assert len(built.model.blocks) <= 6000
-
-
 def test_exact_counts_order_only_with_positions(build):
     rows = [{"sequence": [[1.0], [2.0]], "label": "up"}, {"sequence": [[2.0], [1.0]], "label": "down"}]
     with pytest.raises(ImpossibleData, match=r"sequence 0 and sequence 1 .*--positions"):
@@ -202,16 +193,15 @@ def test_exact_takes_outputs_in_any_order(build):
     assert sorted(row[0] for row in answer["output"]) == pytest.approx([1, 2])
 
 
-@pytest.mark.parametrize("d", [1, 2, 4])
-@pytest.mark.parametrize("width", [1, 2, 5])
+@pytest.mark.parametrize(("d", "width"), [(1, 1), (2, 5), (4, 2)])
 def test_exact_interpolates_vectors(d, width, build):
     rng = np.random.default_rng([d, width])
-    sequences = [*random(rng, 25, d), *same_support(rng, 5, d)]
+    sequences = [*random(rng, 15, d), *same_support(rng, 5, d)]
     rows = [{"sequence": tokens, "target": 100 * rng.normal(size=width)} for tokens in sequences]
     built, verified, model = build(rows)
     assert verified.n_errors == 0
     assert verified.max_error < 1e-6
-    assert len(built.model.blocks) <= 90
+    assert len(built.model.blocks) <= 60
     answer = model.classify([rows[0]["sequence"]])[0]
     assert answer["label"] is None
     assert answer["output"] == [pytest.approx(rows[0]["target"], rel=1e-9)]
@@ -236,7 +226,7 @@ def test_exact_sends_sequences_to_sequences(build):
 def test_exact_graph_is_the_transformer_it_says(build):
     rng = np.random.default_rng(7)
     for family in (random, same_support):
-        rows = labelled(family(rng, 25, 3), rng)
+        rows = labelled(family(rng, 15, 3), rng)
         built, _, model = build(rows)
         for row, output in zip(rows, built.examples.outputs, strict=True):
             X = built.model.states(row["sequence"])[-1]
@@ -249,9 +239,8 @@ def test_exact_graph_gives_whole_numbers_for_labels(dtype, max_error):
     """In float64 exactly; in float32 the read-out of frequency splits rounds."""
     for family in FAMILIES:
         rng = np.random.default_rng([3, 40])
-        built = build_classifier(
-            make_examples(labelled(family(rng, 40, 3), rng, dtype), dtype=dtype), dtype=dtype
-        )
+        examples = make_examples(labelled(family(rng, 20, 3), rng, dtype), dtype=dtype)
+        built = build_classifier(examples, dtype=dtype)
         session = Runtime("cpu").open(to_onnx(built.model, dtype, 3, positions=False).SerializeToString())
         for points, ((zero, code),) in zip(built.examples.points, built.examples.outputs, strict=True):
             feeds = {"tokens": points[None].astype(dtype), "mask": np.ones((1, len(points)), bool)}
@@ -262,7 +251,7 @@ def test_exact_graph_gives_whole_numbers_for_labels(dtype, max_error):
 def test_exact_graph_does_not_grow_and_shows_its_functions():
     rng = np.random.default_rng(9)
     graphs = []
-    for N in (3, 100):
+    for N in (3, 40):
         built = build_classifier(make_examples(labelled(random(rng, N, 2), rng)))
         graphs.append(to_onnx(built.model, "float64", 2, positions=False))
     assert [node.op_type for node in graphs[0].graph.node] == [node.op_type for node in graphs[1].graph.node]

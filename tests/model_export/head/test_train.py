@@ -260,13 +260,11 @@ def test_states_are_kept_when_a_run_stops_at_later_texts(folder):
     [
         ("text,label\na,x\nb,x\n", "have the label 'x'; a model learns two or more. Add rows of another, or"),
         ("text,stars\na,5\nb,5\n", "have the label 'positive'; a model learns two or more. Add rows"),
-        ("text,stars\na,3\nb,3\n", "have the label '3'; a model learns two or more. Add rows"),
         ("text,label\na,x\nb,y\nc,y\n", "a single row has the label 'x'; each needs 2 or more. Add rows"),
         ("text,rating\na b,1\nc d,2\ne f,3\n", "--keep-labels"),
         ("text,label\n,\n,\n", "no row has a text and a label. Say --column and --label"),
         ("", "is empty"),
         ("text,label\na b,x\nA B!,x\na b,y\na  b,y\n", "too few different texts"),
-        (WORDLESS, "left out: 2 without a word"),
         (WORDLESS, "no text of the label 'y' has a word"),
     ],
 )
