@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from openpyxl import Workbook, load_workbook
 from pyarrow import parquet
+from workbooks import save_sheets
 
 from evaluation.tables.columns import find_column
 from evaluation.tables.reading import read_table
@@ -363,17 +364,6 @@ def test_types_of_a_workbook_survive(tmp_path: Path) -> None:
     assert sheet["D2"].data_type == "b"
 
 
-def save_sheets(path: Path, sheets: dict[str, list[list[object]]]) -> str:
-    workbook = Workbook()
-    workbook.remove(workbook.active)
-    for title, rows in sheets.items():
-        sheet = workbook.create_sheet(title)
-        for row in rows:
-            sheet.append(row)
-    workbook.save(path)
-    return str(path)
-
-
 def test_all_sheets_of_a_workbook_are_read_or_named(tmp_path: Path) -> None:
     month = [["text", "n"], ["good", 1], ["bad", 2]]
     sheets = {
@@ -382,7 +372,8 @@ def test_all_sheets_of_a_workbook_are_read_or_named(tmp_path: Path) -> None:
         "Prices": [["item", "price"], ["a", 1]],
         "Empty": [],
     }
-    path = save_sheets(tmp_path / "in.xlsx", sheets)
+    path = str(tmp_path / "in.xlsx")
+    save_sheets(tmp_path / "in.xlsx", sheets)
     table = read_table(path)
     assert table.values("text") == ["good", "bad", "fine"]
     assert table.values("sheet") == ["May", "May", "June"]

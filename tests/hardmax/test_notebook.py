@@ -93,16 +93,6 @@ def test_answer_names_a_cluster_by_words_and_not_by_marks() -> None:
     assert rows[:2] == [["superb, a", "+2.000"], ["!", "-1.000"]]
 
 
-def test_plane_is_as_high_as_its_words_need() -> None:
-    def height(*positions: list[float]) -> int:
-        words = [word("superb", 2.0) | {"position": p, "final_position": p} for p in positions]
-        (plane,) = (svg for svg in parse(answer(words=words)).iter("svg") if svg.attrib["width"] == "320")
-        return int(plane.attrib["height"])
-
-    assert height([3.0, 0.0], [-3.0, 0.01]) == notebook.MIN_PLANE_HEIGHT_PX
-    assert height([3.0, 3.0], [-3.0, -3.0]) == notebook.PLANE_PX
-
-
 def per_label(*numbers: float) -> dict[str, float]:
     return dict(zip(("bad", "fair", "good"), numbers, strict=True))
 

@@ -71,16 +71,6 @@ def test_local_stops_a_model_that_loops_though_it_proves_none(
         hardmax.classify("superb film " * 60)
 
 
-def test_local_refuses_models_that_read_names_differently(tmp_path: Path) -> None:
-    write_head(tmp_path, "folds")
-    write_head(tmp_path, "reads", fold_names=False)
-    hardmax = Local(Settings(models_dir=tmp_path, default_model="folds"))
-    folded, read = (hardmax.classify("a Paris film", model=name).logit for name in ("folds", "reads"))
-    assert folded != read
-    with pytest.raises(InvalidInput, match="these models read names differently"):
-        hardmax.classify("a Paris film", model=["reads", "folds"])
-
-
 def test_local_has_the_options_of_a_server(hardmax: Local, tmp_path: Path) -> None:
     """They are counterfactuals, words left out, full explanations, and several models at once."""
     answer = hardmax.classify("superb film", flip=True, explain="full")
@@ -92,19 +82,6 @@ def test_local_has_the_options_of_a_server(hardmax: Local, tmp_path: Path) -> No
     answers = hardmax.classify(["superb film"], model=["mine", "yours"])
     assert (answers.model, answers[0].label) == ("mine, yours", answer.label)
     assert answers[0].answers["mine"].logit == answer.logit
-
-
-def test_local_says_that_a_model_of_another_kind_labels_no_texts(hardmax: Local) -> None:
-    with pytest.raises(NotFound) as exc_info:
-        hardmax.classify("good", model="reader")
-    assert exc_info.value.message == "no model 'reader' labels texts"
-
-
-def test_local_refuses_long_texts_as_a_server_does(hardmax: Local) -> None:
-    answers = hardmax.classify(["good " * 50_000, "awful"], errors="keep")
-    reason = "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
-    assert answers[0].verdict == f"no answer: {reason}"
-    assert answers[1].label == "negative"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ request, its margin must be that of the form as printed, and infeasibility must 
 `missed` is an integer cloud with a known solution of which none was found.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from tests.support.control_checks import assert_feasible, assert_refuted, solve_
 SCALES = np.array([1.0, 1.0, 3.0, 24.0, 100.0, 2.0**20])
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A cloud and the leaders requested for some points. `known`: a solution exists."""
 
     kind: str

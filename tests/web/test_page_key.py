@@ -63,12 +63,3 @@ def test_snippets_read_the_key_from_the_environment(
     for program, start in zip(programs, ("negative ", "certified 1\n"), strict=True):
         printed = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
         assert printed.startswith(start)
-
-
-def test_snippets_use_a_key_that_was_entered_later(open_page: OpenPage, keyed_server: str) -> None:
-    page = open_page("#model", url=keyed_server)
-    page.get_by_role("dialog").get_by_label("API key").fill("sesame")
-    page.get_by_role("button", name="Use key").click()
-    page.locator("#cards article").first.wait_for()
-    for view in ("review", "cloud"):
-        assert "$HARDMAX_KEY" in read_snippet(page, view, "curl")

@@ -108,15 +108,6 @@ def test_custom_middleware_sees_classify(app: FastAPI) -> None:
     assert answer.json()["data"][0]["label"] == "positive"
 
 
-def test_custom_exception_handler_replaces_that_of_the_service(app: FastAPI) -> None:
-    async def teapot(request: Request, failure: Exception) -> Response:
-        return Response(status_code=418)
-
-    app.add_exception_handler(NotFound, teapot)
-    with TestClient(app) as client:
-        assert client.post("/classify", json={"input": "x", "model": "nobody"}).status_code == 418
-
-
 def test_dependency_overrides_reach_the_routes_of_the_service(app: FastAPI, client: TestClient) -> None:
     async def fail() -> None:
         raise NotFound("overridden")

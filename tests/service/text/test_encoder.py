@@ -149,12 +149,6 @@ def test_encoder_refuses_a_broken_vocabulary_by_name(
     assert exc_info.value.param == ("model.onnx" if graph is not ENCODER_MODEL else "pieces.json")
 
 
-def test_head_refuses_a_card_it_cannot_use(tmp_path: Path, head: Head) -> None:
-    with pytest.raises(BundleError) as exc_info:
-        Head.load(write_head(tmp_path, abstain_margin=-1), Runtime("cpu", 1), head.encoder)
-    assert exc_info.value.param == "abstain_margin"
-
-
 def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path, head: Head) -> None:
     bundle = write_head(tmp_path)
     bundle = replace(bundle, card={**bundle.card, "labels": ["a", "b", "c"]})

@@ -2,8 +2,8 @@
 
 import re
 
-from cloud_page import canvas_box, download_svg, expect_n_points, point_position
-from page_actions import OpenPage, wait_for_frames
+from cloud_page import download_svg, expect_n_points, point_position
+from page_actions import OpenPage
 from playwright.sync_api import Page, Route, expect
 
 EMERGING = "preset=emerging"
@@ -225,20 +225,6 @@ def test_ten_thousand_points_are_drawn_with_few_paths(open_page: OpenPage) -> No
         }"""
     )
     assert 9 < paths < 150
-
-
-def test_leader_is_drawn_in_the_colour_of_its_cluster(open_cloud: OpenPage) -> None:
-    page = open_cloud("points=1,1;-1,-1;0.3,0.3")
-    x, y = point_position(page, 0)
-    box = canvas_box(wait_for_frames(page))
-    pixel = page.evaluate(
-        """([x, y]) => {
-            const context = document.getElementById("cloud-canvas").getContext("2d");
-            return [...context.getImageData(x, y, 1, 1).data];
-        }""",
-        [x - box["x"], y - box["y"]],
-    )
-    assert pixel[:3] == [0x17, 0x65, 0xA8]
 
 
 def test_plot_is_saved_with_tick_labels(open_cloud: OpenPage) -> None:

@@ -3,40 +3,9 @@
 `open_page` fails a test whose page logs an error, as a violation of the policy does, or asks another host.
 """
 
-import socket
-import threading
-from collections.abc import Iterator
-
 import httpx
-import pytest
-import uvicorn
 from page_actions import OpenPage
 from playwright.sync_api import Page, expect
-from server import eventually
-from starlette.types import Receive, Scope, Send
-
-from service.app import create_app
-from service.settings import load_settings
-
-PREFIX = "/sentiment"
-
-
-@pytest.fixture
-def prefixed() -> Iterator[str]:
-    """The address of a server below a prefix, as behind a gateway."""
-    app = create_app(load_settings({}, pretrained_models=False))
-
-    async def gateway(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, "root_path": PREFIX}, receive, send)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(gateway, log_config=None))
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        eventually(lambda: server.started)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}{PREFIX}"
-        server.should_exit = True
-        thread.join()
 
 
 def execute(page: Page, operation: str) -> Page:
@@ -63,10 +32,6 @@ def test_reference_lists_every_route(open_page: OpenPage, server: str) -> None:
 
 def test_example_is_sent_to_the_server(open_page: OpenPage) -> None:
     execute(open_page("docs"), "operations-inference-control")
-
-
-def test_reference_works_below_a_prefix(open_page: OpenPage, prefixed: str) -> None:
-    execute(open_page("docs", url=prefixed), "operations-operations-info")
 
 
 def test_page_is_sent_compressed_only_where_that_is_accepted(server: str) -> None:

@@ -8,9 +8,9 @@ import zipfile
 
 import pytest
 from messages_page import download, make_answers, open_messages, upload_file, wait_for_rows
-from openpyxl import Workbook
 from page_actions import OpenPage, RunScript
 from playwright.sync_api import Page, expect
+from workbooks import save_sheets
 
 TEXTS = ["A superb film.", 'He said "awful", twice.', "", "A mess,\nin two lines"]
 
@@ -22,14 +22,8 @@ def to_csv(rows: list[list[str]], delimiter: str = ",") -> str:
 
 
 def to_xlsx(sheets: dict[str, list[list[object]]]) -> bytes:
-    workbook = Workbook()
-    workbook.remove(workbook.active)
-    for name, rows in sheets.items():
-        sheet = workbook.create_sheet(name)
-        for row in rows:
-            sheet.append(row)
     content = io.BytesIO()
-    workbook.save(content)
+    save_sheets(content, sheets)
     return content.getvalue()
 
 

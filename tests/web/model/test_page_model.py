@@ -144,10 +144,3 @@ def test_snippets_and_links_are_copied_over_plain_http(open_page: OpenPage) -> N
     page.get_by_role("button", name="Copy curl command").first.click()
     expect(page.get_by_role("button", name="Copy curl command").first).to_have_text("Copy failed")
     expect(page.locator("#live")).to_have_text("The browser does not allow copying")
-
-
-def test_snippet_is_copied(open_page: OpenPage) -> None:
-    page = open_page("#model")
-    page.locator("#snippet-cloud").get_by_role("button", name="Copy curl command").click()
-    expect(page.locator("#live")).to_have_text("curl copied")
-    assert page.evaluate("navigator.clipboard.readText()") == read_snippet(page, "cloud", "curl")

@@ -6,24 +6,6 @@ from playwright.sync_api import Page, expect
 from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read, make_answer, word
 
 EMOJI = "\U0001f389\U0001f389 A lovely film \U0001f44d\U0001f3fd and a na\u00efve \U0001f600 end"
-CROSSED = """() => {
-    const editor = document.querySelector(".editor").getBoundingClientRect();
-    const words = [...document.querySelectorAll("#highlights .word")]
-        .map((node) => [node.textContent, node.getBoundingClientRect()]);
-    const crossed = new Set();
-    for (const path of document.querySelectorAll("#arcs path")) {
-        const length = path.getTotalLength();
-        for (let at = 4; at < length - 4; at += 2) {
-            const p = path.getPointAtLength(at);
-            for (const [name, box] of words) {
-                const [x, y] = [p.x + editor.left, p.y + editor.top];
-                const across = x > box.left && x < box.right;
-                if (across && y > box.top + 3 && y < box.bottom - 3) crossed.add(name);
-            }
-        }
-    }
-    return [...crossed];
-}"""
 LONG = "It was a lovely day and then the awful rain fell on us all. " * 420  # 5,460 words
 
 
@@ -160,20 +142,6 @@ def test_highlights_of_unchanged_text_stay_during_editing(open_page: OpenPage) -
     page.keyboard.type("So, ")
     assert overlay_text(page) == "So, " + POSITIVE_TEXT + " Really"
     assert page.locator("#highlights .word").count() >= n_words - 2
-
-
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("read", [True, False])
-def test_arcs_do_not_cross_words(open_review: OpenPage, width: int, read: bool) -> None:
-    text = "One two three four five six seven eight nine ten eleven twelve thirteen lovely fourteen fifteen"
-    others = text.replace("lovely ", "").split()
-    leader = {"leader": True, "read": others if read else None}
-    words = [word(w, 0.1, **leader if w == "lovely" else {}) for w in text.split()]
-    page = open_review(text, make_answer(text, words), width=width)
-    page.locator("#contributions button.name").first.focus()
-    expect(page.locator("#arcs path")).to_have_count(len(others))
-    expect(page.locator("#arcs path.attention")).to_have_count(len(others) if read else 0)
-    assert page.evaluate(CROSSED) == []
 
 
 def test_replaced_words_are_explained(open_review: OpenPage) -> None:

@@ -4,9 +4,9 @@ import copy
 from itertools import pairwise
 
 import httpx
-from page_actions import OpenPage, RunScript, classify, hover_word, wait_for_frames
+from page_actions import OpenPage, RunScript, classify, wait_for_frames
 from playwright.sync_api import expect
-from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read
+from sample_answers import PLAIN_ANSWER, SHORT_TEXT
 
 
 def test_positive_words_are_on_the_right_for_every_readout(run_script: RunScript) -> None:
@@ -22,22 +22,6 @@ def test_positive_words_are_on_the_right_for_every_readout(run_script: RunScript
         }"""
     )
     assert all(first > 0 > second for first, second, _ in projections)
-
-
-def test_colours_are_of_words_and_not_of_sides(open_review: OpenPage) -> None:
-    """A word left of the boundary may count towards "positive": nothing but words and names is coloured."""
-    page = wait_for_frames(open_review(SHORT_TEXT, PLAIN_ANSWER, reduced_motion="reduce"))
-    share = page.evaluate(
-        """() => {
-            const canvas = document.getElementById("words");
-            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-            let coloured = 0;
-            for (let k = 0; k < data.length; k += 4)
-                if (data[k + 3] && Math.abs(data[k] - data[k + 2]) > 40) coloured += 1;
-            return coloured / (data.length / 4);
-        }"""
-    )
-    assert 0 < share < 0.03
 
 
 def test_word_under_the_pointer_in_the_plot_is_highlighted_in_the_text(open_review: OpenPage) -> None:
@@ -63,39 +47,6 @@ def test_word_under_the_pointer_in_the_plot_is_highlighted_in_the_text(open_revi
     x, y = positions["lovely"]
     page.mouse.move(box["x"] + x - 10, box["y"] + y)  # its label is to its right
     expect(page.locator("#highlights .word.highlighted")).to_have_text(["is", "lovely"])
-
-
-def test_plot_shows_what_a_word_under_the_pointer_follows(open_review: OpenPage) -> None:
-    """A solid line leads to its leader, dashed lines to words that it has read or its heads attend to."""
-    page = open_review(LONG_TEXT, answer_with_read, reduced_motion="reduce")
-    page.evaluate(
-        """() => {
-            const original = CanvasRenderingContext2D.prototype.stroke;
-            const seen = (globalThis.seen = []);
-            CanvasRenderingContext2D.prototype.stroke = function (...given) {
-                if (this.canvas.id === "words") seen.push(`${this.strokeStyle} ${this.getLineDash()}`);
-                return original.apply(this, given);
-            };
-        }"""
-    )
-    colours = page.evaluate(
-        """async () => {
-            const { colour } = await import("/web/shared/colour.js");
-            const context = document.createElement("canvas").getContext("2d");
-            return ["ink", "accent"].map((name) => {
-                context.strokeStyle = colour(name);
-                return context.strokeStyle;
-            });
-        }"""
-    )
-    kinds = [f"{colours[0]} ", f"{colours[1]} 4,4"]
-    for surface, lines in {"jokes": [1, 3], "are": [1, 0], "funny": [0, 1]}.items():
-        page.mouse.move(5, 5)
-        wait_for_frames(page).evaluate("seen.length = 0")
-        hover_word(page, surface)
-        expect(page.locator("#tooltip strong")).to_have_text(surface)
-        seen = wait_for_frames(page).evaluate("seen")
-        assert [seen.count(kind) for kind in kinds] == lines, surface
 
 
 def test_words_nearly_in_a_line_are_stretched_with_a_note(open_review: OpenPage, server: str) -> None:
