@@ -244,12 +244,6 @@ def test_cli_sequences_labels_a_file_and_compares_labels_in_it(tmp_path: Path, h
     assert [(entry["index"], entry["label"]) for entry in answer["data"]] == [(0, "calm"), (1, "calm")]
 
 
-def test_cli_models_lists_the_cards(hardmax: Run) -> None:
-    cards = {card["name"]: card for card in json.loads(hardmax("models", "--json"))["models"]}
-    assert cards.keys() == {"dynamics", "reader", "scenes", "tiny"}
-    assert (cards["tiny"]["kind"], cards["tiny"]["default"]) == ("text-classification", True)
-
-
 def test_cli_models_says_which_version_answers() -> None:
     cards: list[dict[str, str]] = [
         {"name": "a@2", "kind": "text-classification"},
@@ -257,19 +251,6 @@ def test_cli_models_says_which_version_answers() -> None:
     ]
     shown = [" ".join(line.split()) for line in describe_models(cards)]
     assert shown[1:] == ["a@2 text-classification", "a@10 text-classification answers as a a@1 again: Mine."]
-
-
-@pytest.mark.parametrize("texts", [[], ["-"]])
-def test_cli_classify_takes_a_line_of_a_pipe_for_a_text(
-    texts: list[str], monkeypatch: pytest.MonkeyPatch, hardmax: Run
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"superb film\n\nawful\n")))
-    first, empty, last = hardmax("classify", *texts, "--explain", "none").splitlines()
-    assert first.startswith("positive ")
-    assert first.endswith(" superb film")
-    assert empty == "no label (abstains: empty)"
-    assert last.startswith("negative ")
-    assert last.endswith(" awful")
 
 
 def test_cli_never_prints_terminal_control_characters(tmp_path: Path, hardmax: Run) -> None:
@@ -345,7 +326,6 @@ def test_cli_without_onnxruntime_says_what_is_missing(monkeypatch: pytest.Monkey
     ("arguments", "line"),
     [
         ("classify", "hardmax: nothing to classify: give texts, --file, or a pipe\n"),
-        ("classify - --file a.csv", "hardmax: give texts or --file, not both"),
         ("classify good --column review", "hardmax: --column goes with --file"),
         ("dynamics examples/cloud.csv --plot a.foo", "hardmax: a.foo: --plot writes png, svg, "),
         ("dynamics examples/cloud.csv --plot a", "hardmax: a: --plot writes png, svg, "),
@@ -366,7 +346,6 @@ def test_cli_without_onnxruntime_says_what_is_missing(monkeypatch: pytest.Monkey
         ("dynamics none.csv --include path", "hardmax: none.csv cannot be read"),
         ("dynamics examples/cloud.csv --include path", "hardmax: --include: 'path' is not one of a"),
         ("dynamics examples/cloud.csv --trajectory a.txt", "hardmax: a.txt: --trajectory writes .npy, .csv"),
-        ("dynamics none.csv", "hardmax: none.csv cannot be read: No such file or directory"),
         ("control none.csv --leaders x", "hardmax: none.csv cannot be read"),
         ("classify good --server ''", "hardmax: '' is not the address of a server"),
         ("models --server http://127.0.0.1:1", "hardmax: no answer from http://127.0.0.1:1: "),

@@ -77,20 +77,3 @@ def test_inference_client_sends_its_token(locked: Server) -> None:
     assert InferenceClient(base_url=locked.url, token="secret").text_classification("superb")
     with pytest.raises(HfHubHTTPError, match="401"):
         InferenceClient(base_url=locked.url, token="wrong").text_classification("superb")
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status", "param"),
-    [
-        ("/", {"inputs": ["fine", " "]}, 422, "inputs[1]"),
-        ("/", {"inputs": {"text": "fine"}}, 422, None),
-        ("/predict", {"inputs": [["one"], []]}, 422, "inputs[1]"),
-    ],
-)
-def test_endpoints_refuse_by_name(
-    client: httpx.Client, path: str, body: object, status: int, param: str | None
-) -> None:
-    response = client.post(path, json=body)
-    assert response.status_code == status, response.text
-    if param:
-        assert response.json()["error"]["param"] == param
