@@ -72,8 +72,8 @@ def mark_candidates(batches: Iterator[CandidateBatch], n: int) -> NDArray[np.boo
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", CLOUDS)
-@pytest.mark.parametrize("margin", [0.0, 1e-3])
-def test_candidates_of_every_method_include_all_keys_near_the_best(d: int, name: str, margin: float) -> None:
+def test_candidates_of_every_method_include_all_keys_near_the_best(d: int, name: str) -> None:
+    margin = 1e-3 if d % 2 else 0.0
     Z = CLOUDS[name](np.random.default_rng(d), d)
     frame = Frame(Z, None)
     located = frame.centred(Z)

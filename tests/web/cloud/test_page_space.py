@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cloud_page import canvas_box, download_svg, expect_n_points, read_points
-from page_actions import OpenPage, RunScript, expect_accessible_layout, wait_for_frames
+from page_actions import OpenPage, RunScript, wait_for_frames
 from playwright.sync_api import Page, expect
 
 SPACE = "preset=space"
@@ -30,7 +30,6 @@ def test_drag_rotates_the_cloud_and_moves_no_point(open_cloud: OpenPage) -> None
     assert read_view(page) == pytest.approx([yaw - 0.8, pitch + 0.4], abs=0.011)
     assert wait_for_frames(page).locator("#cloud-canvas").screenshot() != before
     assert read_points(page) == start
-    expect_accessible_layout(page)
 
 
 def test_keys_rotate_and_select_and_the_link_contains_the_view(open_cloud: OpenPage) -> None:
@@ -59,26 +58,6 @@ def test_points_in_space_are_removed_but_not_added_by_hand(open_cloud: OpenPage)
     page.keyboard.press("Delete")
     expect_n_points(page, 2)
     expect(page.locator("#cloud-error")).to_be_hidden()
-
-
-def test_controls_of_the_plane_are_hidden_in_space(open_cloud: OpenPage) -> None:
-    page = open_cloud(SPACE)
-    for name in ("#ellipse", "#tools .plane-only", "#cloud-keys .plane-only"):
-        expect(page.locator(name)).to_be_hidden()
-    expect(page.locator("#cloud-keys")).to_contain_text("arrows rotate")
-    page.get_by_role("button", name="Three leaders").click()
-    expect(page.locator("#ellipse")).to_be_visible()
-    expect(page.locator("#cloud-keys .space-only")).to_be_hidden()
-
-
-def test_matrix_found_in_space_is_not_used_in_the_plot(open_cloud: OpenPage) -> None:
-    page = open_cloud("points=1,1,1;-1,0,0.5;0.3,-1,-1")
-    page.locator("#cloud-canvas").focus()
-    page.keyboard.press(".")
-    page.keyboard.press("w")
-    page.get_by_role("button", name="Find A").click()
-    expect(page.locator("#control-answer")).to_contain_text("Found")
-    expect(page.locator("#control-answer")).not_to_contain_text("plot")
 
 
 def test_plot_of_space_is_saved_with_every_point(open_cloud: OpenPage) -> None:

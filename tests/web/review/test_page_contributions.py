@@ -5,7 +5,7 @@ from itertools import accumulate
 import pytest
 from page_actions import NEGATIVE_TEXT, POSITIVE_TEXT, OpenPage, classify, parse_number, write_text
 from playwright.sync_api import Page, expect
-from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read, make_answer, word
+from sample_answers import LONG_TEXT, PLAIN_ANSWER, SHORT_TEXT, answer_with_read
 
 
 def test_row_is_a_leader_with_what_it_has_read(open_review: OpenPage) -> None:
@@ -13,35 +13,6 @@ def test_row_is_a_leader_with_what_it_has_read(open_review: OpenPage) -> None:
     expect(names.locator(".leaders")).to_have_text(["charming", "slow", "funny", "bad"])
     expect(names.nth(0).locator("small")).to_have_text("read ending, is \u00b7 5 words")
     expect(names.nth(3).locator("small")).to_have_text("read Not, all, at \u00b7 5 words")
-
-
-def test_punctuation_is_not_listed_where_a_leader_has_read_words(open_review: OpenPage) -> None:
-    words = [
-        word("Slow", -1.2, leader=True, read=[",", "dull", "and", "long", "."]), word(",", 0.1),
-        word("dull", -0.4), word("and", -0.1), word("long", -0.3),
-        word("!", 0.1, 1, leader=True, read=["."]), word(".", 0.2, 1),
-    ]  # fmt: skip
-    text = "Slow, dull and long!."
-    names = open_review(text, make_answer(text, words, 0)).locator(".name small")
-    read = ["read dull, and + 3 more \u00b7 5 words", "read . \u00b7 2 words"]
-    expect(names).to_have_text(read)
-
-
-def test_row_is_not_cut_off_on_a_narrow_screen(open_review: OpenPage) -> None:
-    text = "Extraordinarily slow and lengthy"
-    read = ["Extraordinarily", "and"]
-    words = [word("Extraordinarily", -0.4), word("slow", -1.2, leader=True, read=read)]
-    words += [word("and", -0.1), word("lengthy", -0.3)]
-    page = open_review(text, make_answer(text, words, 0), width=390)
-    parts = page.locator("#contributions .name > *")
-    is_cut = "(nodes) => nodes.map((node) => node.scrollWidth > node.clientWidth)"
-    assert set(parts.evaluate_all(is_cut)) == {False}
-
-
-def test_row_without_read_words_counts_its_words(open_review: OpenPage) -> None:
-    names = open_review(SHORT_TEXT, PLAIN_ANSWER).locator("#contributions .name")
-    expect(names.locator(".leaders")).to_have_text(["at", "lovely"])
-    expect(names.locator("small")).to_have_text(["5 words", "2 words"])
 
 
 def column(page: Page, n: int) -> list[float]:

@@ -9,7 +9,6 @@ from page_actions import (
     OpenPage,
     add_models,
     classify,
-    expect_accessible_layout,
     wait_until_ready,
     write_text,
 )
@@ -154,40 +153,6 @@ def test_each_of_several_labels_has_contributions(open_review: OpenPage) -> None
     expect(page.locator("#contributions tr.total th")).to_have_text("logit of awful")
     expect(page.locator("#verdict-label")).to_have_text("great")
     expect(page.locator("#scale-low")).to_have_text("not awful")
-    expect_accessible_layout(page)
-
-
-def test_label_pressed_by_key_keeps_the_focus(open_review: OpenPage) -> None:
-    page = open_review("a mess", MESS)
-    label_buttons(page).nth(0).press("Enter")
-    expect(label_buttons(page).nth(0)).to_have_attribute("aria-pressed", "true")
-    expect(label_buttons(page).nth(0)).to_be_focused()
-
-
-def test_labels_of_an_earlier_text_are_marked_as_such(open_review: OpenPage) -> None:
-    page = open_review("a mess", MESS)
-    page.route("**/classify", lambda route: route.abort())
-    page.get_by_label("Write a text").fill("a lovely mess")
-    expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
-    label_buttons(page).nth(0).click()
-    expect(label_buttons(page).nth(1)).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
-
-
-@pytest.mark.parametrize(
-    ("bias", "is_shown"), [(-1.0, False), (1.0, True), ({"noise": 0.5, "praise": 0.1}, False)]
-)
-def test_known_error_of_an_example_is_shown_only_where_it_occurs(
-    open_review: OpenPage, bias: float | dict[str, float], is_shown: bool
-) -> None:
-    page = open_review()
-    none = dict.fromkeys(bias, 0.0) if isinstance(bias, dict) else 0.0
-    irony = [word("Great", none, leader=True)]
-    mock_classify(page, lambda r: make_answer(t, irony, bias) if "train" in (t := r["input"]) else None)
-    page.get_by_role("button", name="Irony").click()
-    expect(page.locator("#contributions-logit")).to_have_text(re.compile(r"[01]\.[01]0$"))
-    note = expect(page.locator("#verdict-fine"))
-    (note.to_contain_text if is_shown else note.not_to_contain_text)("gets this one wrong")
 
 
 def test_stale_verdict_is_dimmed_during_a_request_and_after_a_failure(open_review: OpenPage) -> None:

@@ -1,9 +1,7 @@
 """The plot of the words and their movement through the layers."""
 
-import copy
 from itertools import pairwise
 
-import httpx
 from page_actions import OpenPage, RunScript, classify, wait_for_frames
 from playwright.sync_api import expect
 from sample_answers import PLAIN_ANSWER, SHORT_TEXT
@@ -49,15 +47,8 @@ def test_word_under_the_pointer_in_the_plot_is_highlighted_in_the_text(open_revi
     expect(page.locator("#highlights .word.highlighted")).to_have_text(["is", "lovely"])
 
 
-def test_words_nearly_in_a_line_are_stretched_with_a_note(open_review: OpenPage, server: str) -> None:
-    vector = httpx.get(f"{server}/models/sentiment-small").json()["readout"]["vector"]
-    flat_answer = copy.deepcopy(PLAIN_ANSWER)
-    for k, w in enumerate(flat_answer["data"][0]["words"]):
-        for name in ("position", "final_position"):  # the trajectory has the same lists
-            w[name][:] = [(k - 3) * x for x in vector]
-    page = open_review(SHORT_TEXT, flat_answer)
-    expect(page.locator("#words-caption")).to_contain_text("The vertical axis is stretched by a factor of 5.")
-    scales = page.evaluate(
+def test_words_nearly_in_a_line_are_stretched(run_script: RunScript) -> None:
+    scales = run_script(
         """async () => {
             const { WordPlot } = await import("/web/review/word_plot.js");
             const word = { contribution: 1, cluster: 0, leader: false };
