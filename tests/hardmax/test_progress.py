@@ -29,13 +29,16 @@ def test_progress_shows_the_time_left_after_a_second() -> None:
     assert terminal.getvalue() == f"\r{line}\r{' ' * len(line)}\r"
 
 
-def test_progress_without_a_terminal_is_silent() -> None:
-    pipe, clock = io.StringIO(), [0.0]
-    with Progress(pipe, clock=lambda: clock[0]) as progress:
+@pytest.mark.parametrize(("stream", "enabled"), [(io.StringIO(), None), (Terminal(), False)])
+def test_progress_is_silent_without_a_terminal_or_if_switched_off(
+    stream: io.StringIO, enabled: bool | None
+) -> None:
+    clock = [0.0]
+    with Progress(stream, enabled=enabled, clock=lambda: clock[0]) as progress:
         clock[0] += 60
         progress.count(1, 2, "texts")
         progress("layer 3, 5 leaders")
-    assert pipe.getvalue() == ""
+    assert stream.getvalue() == ""
 
 
 def test_progress_that_is_requested_prints_lines_to_a_pipe() -> None:
@@ -63,14 +66,6 @@ def test_progress_of_a_process_without_standard_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stderr", None)
     with Progress(enabled=True) as progress:
         progress("layer 3")
-
-
-def test_progress_can_be_switched_off() -> None:
-    terminal, clock = Terminal(), [0.0]
-    with Progress(terminal, enabled=False, clock=lambda: clock[0]) as progress:
-        clock[0] = 60.0
-        progress.count(1, 2, "texts")
-    assert terminal.getvalue() == ""
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ def test_settings_flag_wins_over_environment_and_an_empty_variable_counts_as_uns
         ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, {},
          "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
         ({"HARDMAX_MODELS_DIR": "/nowhere"}, {}, "HARDMAX_MODELS_DIR: /nowhere does not exist"),
-        ({"HARDMAX_PAYLOAD_TOTAL_MB": "256"}, {}, "HARDMAX_PAYLOAD_TOTAL_MB is not a setting of hardmax"),
         ({"HARDMAX_ROOT_PATH": "sentiment"}, {}, "HARDMAX_ROOT_PATH: should look like /sentiment"),
         ({"HARDMAX_ROOT_PATH": '/a"b'}, {}, "HARDMAX_ROOT_PATH: should look like /sentiment"),
         ({}, {"max_points": 0}, "--max-points: Input should be greater than or equal to 1"),

@@ -60,7 +60,7 @@ def test_pasted_rows_are_read_in_common_formats(open_cloud: OpenPage) -> None:
         assert read_points(page) == [[1, 2], [3, 4]], text
 
 
-@pytest.mark.parametrize("name", ["constructor", "toString", "gone"])
+@pytest.mark.parametrize("name", ["constructor", "gone"])
 def test_link_with_an_unknown_preset_opens_the_default(open_cloud: OpenPage, name: str) -> None:
     page = open_cloud(f"preset={name}")
     expect_n_points(page, 9)
