@@ -109,22 +109,24 @@ def _is_share(value: object) -> bool:
 
 
 def predict(
-    rules: Sequence[DecisionRule],
+    rule: DecisionRule,
     texts: Sequence[TokenizedText],
     known_counts: Sequence[tuple[int, int]],
     logit: Ints,
     bias: Ints,
     is_ood: Sequence[bool],
 ) -> list[dict[str, Any]]:
-    """Return the answer to each text by its rule, from logits and biases [C, B] in units.
+    """Return the answer to each text, from logits and biases [C, B] in units.
 
     `known_counts` holds for each text how many words are known, and of how many.
     """
-    labels = [rule.logit_labels for rule in rules]
-    columns = zip(label_values(logit, labels), label_values(bias, labels), is_ood, known_counts, strict=True)
+    labels = rule.logit_labels
+    columns = zip(
+        texts, label_values(logit, labels), label_values(bias, labels), is_ood, known_counts, strict=True
+    )
     answers = []
-    for rule, text, (logits, biases, ood, (n_known, n_meaningful)) in zip(rules, texts, columns, strict=True):
-        probs = label_probabilities(rule, [*logits.values()] if rule.logit_labels else [logits])
+    for text, logits, biases, ood, (n_known, n_meaningful) in columns:
+        probs = label_probabilities(rule, [*logits.values()] if labels else [logits])
         label = max(probs, key=probs.__getitem__)
         answer = {
             "label": label,
@@ -145,12 +147,10 @@ def predict(
     return answers
 
 
-def label_values(units: Ints, labels: Sequence[tuple[str, ...]]) -> list[Any]:
-    """[C, n] units -> n values: a number for each label, or the last number where the head has one logit."""
-    return [
-        dict(zip(names, column[-len(names) :], strict=True)) if names else column[-1]
-        for names, column in zip(labels, (units.T / UNITS_PER_LOGIT).tolist(), strict=True)
-    ]
+def label_values(units: Ints, labels: Sequence[str]) -> list[Any]:
+    """[C, n] units -> n values: a number for each label, or one number where the head has one logit."""
+    columns = (units.T / UNITS_PER_LOGIT).tolist()
+    return [dict(zip(labels, column, strict=True)) if labels else column[0] for column in columns]
 
 
 def label_probabilities(rule: DecisionRule, logits: Sequence[float]) -> dict[str, float]:

@@ -29,7 +29,6 @@ from service.text.tokenizer import (
     TokenizedText,
     Vocabulary,
     WordPieceTokenizer,
-    word_sizes,
 )
 
 TokenSets = NDArray[np.uint64]
@@ -147,15 +146,16 @@ class Encoder:
             for b, (pair, n) in enumerate(zip(pairs, sizes, strict=True))
         ]
 
-    def known_words(self, texts: Sequence[TokenizedText]) -> Ints:
+    def known_words(self, texts: Sequence[TokenizedText], sizes: Ints) -> Ints:
         """Return for each word of the texts: 1 if it is known, 0 if not, -1 for punctuation.
 
         A word with an unknown token, or mostly of fragments, is not known. Several marks that make an
         emoticon are a known word.
+
+        Args:
+            texts: The texts, at least one with a word.
+            sizes: The number of tokens of each word.
         """
-        sizes = word_sizes(texts)
-        if not len(sizes):
-            return np.zeros(0, np.int64)
         tokens = np.concatenate([text.token_ids for text in texts])
         begins, is_unknown = np.cumsum(sizes) - sizes, tokens == self._unknown_id
         is_word = np.logical_or.reduceat(self._has_letters[tokens] | is_unknown, begins)
@@ -166,14 +166,12 @@ class Encoder:
         known = np.where(is_word, ~is_unknown_word, np.where(is_emoticon, 1, -1))
         return np.where(self._is_folded[tokens[begins]], 1, known)
 
-    def count_known(self, texts: Sequence[TokenizedText]) -> list[tuple[int, int]]:
+    def count_known(self, texts: Sequence[TokenizedText], sizes: Ints) -> list[tuple[int, int]]:
         """Return for each text how many words are known, and of how many."""
-        distinct = list(dict.fromkeys(texts))  # several heads answer a text
-        known = self.known_words(distinct)
-        index = np.repeat(np.arange(len(distinct)), list(map(len, distinct)))
-        columns = (np.bincount(index, mask, len(distinct)).astype(int) for mask in (known == 1, known >= 0))
-        counts = dict(zip(distinct, zip(*(column.tolist() for column in columns), strict=True), strict=True))
-        return [counts[text] for text in texts]
+        known = self.known_words(texts, sizes)
+        text = np.repeat(np.arange(len(texts)), list(map(len, texts)))
+        counts = [np.bincount(text[mask], minlength=len(texts)).tolist() for mask in (known == 1, known >= 0)]
+        return list(zip(*counts, strict=True))
 
 
 def assemble_chunks(chunks: Sequence[Chunk], names: Iterable[str] = tuple(ENCODER_INPUTS)) -> dict[str, Ints]:
@@ -192,26 +190,22 @@ def assemble_chunks(chunks: Sequence[Chunk], names: Iterable[str] = tuple(ENCODE
 
 def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:
     """[L, B, N, N] -> [L+1, B, N]: R^l of each token, a bit for each token of its chunk."""
-    _, B, N, _ = attention_counts.shape
-    fields = np.broadcast_to(np.uint64(1) << np.arange(N, dtype=np.uint64), (B, N))
-    layers = [fields]
-    for attends in attention_counts > 0:
-        attended = fields[:, None, :] * attends  # half the time of np.where
-        fields = fields | np.bitwise_or.reduce(attended, axis=2)
-        layers.append(fields)
-    return np.stack(layers)
+    L, B, N, _ = attention_counts.shape
+    fields = np.empty((L + 1, B, N), np.uint64)
+    fields[0] = np.uint64(1) << np.arange(N, dtype=np.uint64)
+    for layer, attends in enumerate(attention_counts > 0):
+        attended = fields[layer, :, None, :] * attends  # half the time of np.where
+        np.bitwise_or.reduce(attended, axis=2, out=fields[layer + 1])
+        fields[layer + 1] |= fields[layer]
+    return fields
 
 
 class ReceptiveFields:
-    """The receptive fields of the words of texts: from tokens of chunks to words.
+    """The receptive fields of the words of texts, which have so many tokens each, numbered through all."""
 
-    Words are numbered through all texts: text b has those from bounds[b] to bounds[b + 1].
-    """
-
-    def __init__(self, texts: Sequence[EncodedText]) -> None:
+    def __init__(self, texts: Sequence[EncodedText], sizes: Ints) -> None:
         self._texts = texts
-        self.bounds = np.cumsum([0, *(len(text.tokenized) for text in texts)])
-        sizes = word_sizes([text.tokenized for text in texts])
+        self._first_word = np.cumsum([0, *(len(text.tokenized) for text in texts)])  # of each text
         outputs = [output for text in texts for output in text.outputs]
         lengths = np.array([len(output.hidden_states) for output in outputs])
         self._first_token = np.cumsum(sizes) - sizes  # of each word
@@ -227,7 +221,7 @@ class ReceptiveFields:
 
         Returns:
             For every pair of a word and one that it has read: the index in `words`, the other word, and the
-            layer at which it entered; for each index in the order of entry.
+            layer at which it entered; sorted by the first two.
         """
         entered = self._entry_layers(words)
         index, bit = np.nonzero(entered < len(self._fields))
@@ -236,9 +230,8 @@ class ReceptiveFields:
         # a word of several tokens enters with the first of them
         begins = np.flatnonzero(np.diff(index, prepend=-1) | np.diff(read, prepend=-1))
         layer, index, read = np.minimum.reduceat(layer, begins), index[begins], read[begins]
-        order = np.lexsort((layer, index))
-        order = order[read[order] != words[index[order]]]
-        return index[order], read[order], layer[order]
+        is_other = read != words[index]
+        return index[is_other], read[is_other], layer[is_other]
 
     def _entry_layers(self, words: Ints) -> Ints:
         """Return the layer at which each token of a word's chunk entered its receptive field, [n, 64].
@@ -259,7 +252,7 @@ class ReceptiveFields:
         They are sorted by the number of heads, and numbered within the text.
         """
         ranked: list[list[list[int]]] = []
-        start = self._first_token[self.bounds[b]]  # the chunk's first token
+        start = self._first_token[self._first_word[b]]  # the chunk's first token
         for output in self._texts[b].outputs:
             stop = start + len(output.hidden_states)
             word, last_word = self._word_of_token[start], self._word_of_token[stop - 1]
@@ -268,7 +261,7 @@ class ReceptiveFields:
             counts = np.add.reduceat(output.attention_counts, begins, axis=1, dtype=np.int64)
             counts = np.add.reduceat(counts, begins, axis=2)
             np.einsum("lii->li", counts)[:] = 0  # not to itself
-            ranked += _rank_attended(counts, word - self.bounds[b])
+            ranked += _rank_attended(counts, word - self._first_word[b])
             start = stop
         return ranked
 

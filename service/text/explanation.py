@@ -8,7 +8,6 @@ are integers, in units of 1e-7.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from itertools import islice, pairwise
 from typing import Any
 
@@ -19,7 +18,7 @@ from service.text.decision import label_values
 from service.text.encoder import EncodedText, ReceptiveFields
 from service.text.head import HeadOutputs
 from service.text.spans import utf16_offsets
-from service.text.tokenizer import Ints, word_sizes
+from service.text.tokenizer import Ints
 
 MAX_CLUSTER_WORDS = 5  # listed of a cluster
 MAX_READ_WORDS = 8  # listed of a leader's receptive field, unless `explain` is full
@@ -33,20 +32,19 @@ class Explainer:
     def __init__(self, outputs: HeadOutputs, offset_unit: str, replacements: Mapping[int, str]) -> None:
         assert outputs.leader_since is not None
         self._outputs = outputs
-        self._n_logits = np.array([max(1, len(names)) for names in outputs.labels])  # of each text
         self._codepoints = _word_offsets(outputs.texts, "codepoints")
         self._offsets = (
             self._codepoints if offset_unit == "codepoints" else _word_offsets(outputs.texts, offset_unit)
         )
         self._is_leader = outputs.leader_since >= 0
-        distinct = {text: i for i, text in enumerate(dict.fromkeys(outputs.texts))}  # of several heads
-        self._distinct_index = [distinct[text] for text in outputs.texts]
-        self._fields = ReceptiveFields(list(distinct))
-        tokenized = [text.tokenized for text in outputs.texts]
-        sizes = word_sizes(tokenized)
-        first_ids = np.concatenate([text.token_ids for text in tokenized])[np.cumsum(sizes) - sizes]
-        folded = np.flatnonzero(np.isin(first_ids, [*replacements]))
-        self._read_as = {i: {"read_as": replacements[int(first_ids[i])]} for i in folded.tolist()}
+        self._fields = ReceptiveFields(outputs.texts, outputs.sizes)
+        tokens = np.concatenate([text.tokenized.token_ids for text in outputs.texts])
+        first_tokens = tokens[np.cumsum(outputs.sizes) - outputs.sizes].tolist()
+        self._read_as = {
+            i: {"read_as": replacements[token]}
+            for i, token in enumerate(first_tokens)
+            if token in replacements
+        }
         root, self._ties = resolve_clusters(outputs)
         self._number_clusters(root)
 
@@ -69,42 +67,31 @@ class Explainer:
         self, answers: Sequence[dict[str, Any]], max_read_words: int | None = MAX_READ_WORDS
     ) -> None:
         """Add `leaders` and `clusters` to every answer."""
-        clusters = self._describe_clusters(max_read_words)
+        clusters, leaders = self._describe_clusters(), self._describe_leaders(max_read_words)
         for answer, (begin, end) in zip(answers, pairwise(self._first_cluster.tolist()), strict=True):
-            answer["leaders"], answer["clusters"] = [], []
-            for number, (cluster, leader) in enumerate(islice(clusters, end - begin)):
-                answer["clusters"].append({"id": number, **cluster})
-                if cluster["kind"] == "leader":
-                    (word,) = cluster["leaders"]
-                    contribution = cluster["contribution"]
-                    answer["leaders"].append(
-                        {"word": word, "cluster": number, "contribution": contribution, **leader}
-                    )
+            own = range(begin, end)
+            answer["leaders"] = [
+                {
+                    "word": clusters[i]["leaders"][0],
+                    "cluster": i - begin,
+                    "contribution": clusters[i]["contribution"],
+                    **leaders[i],
+                }
+                for i in own
+                if clusters[i]["kind"] == "leader"
+            ]
+            answer["clusters"] = [{"id": i - begin, **clusters[i]} for i in own]
 
-    def _describe_clusters(
-        self, max_read_words: int | None
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Yield each cluster, and the fields of its leader; words equal to the leader count as the leader."""
-        outputs, texts = self._outputs, self._outputs.text[self._root]
-        assert outputs.leader_since is not None
-        leading = np.flatnonzero(self._is_leader)
-        leading = leading[self._cluster[leading].argsort(kind="stable")]
-        n_leading = np.bincount(self._cluster[leading], minlength=len(self._root))
-        spans, heaviest = self._spans(leading), self._heaviest_words()
-        columns = zip(
-            self._root.tolist(),
-            self._size.tolist(),
-            (self._size / np.diff(outputs.bounds)[texts]).tolist(),
-            label_values(self._total, [outputs.labels[b] for b in texts.tolist()]),
-            outputs.leader_since[self._root].tolist(),
-            n_leading.tolist(),
-            *self._read_words(leading, max_read_words),
-            strict=True,
-        )
-        for root, size, share, contribution, since_layer, count, read, read_total in columns:
+    def _describe_clusters(self) -> list[dict[str, Any]]:
+        outputs, heaviest = self._outputs, self._heaviest_words()
+        shares = self._size / np.diff(outputs.bounds)[outputs.text[self._root]]
+        contributions = label_values(self._total, outputs.labels)
+        columns = self._root.tolist(), self._size.tolist(), shares.tolist(), contributions
+        clusters = []
+        for root, size, share, contribution in zip(*columns, strict=True):
             words = list(dict.fromkeys(islice(heaviest, min(size, MAX_CLUSTER_WORDS))))
             tied = self._ties.get(root)
-            yield (
+            clusters.append(
                 {
                     "kind": "leader" if tied is None else "tie",
                     "leaders": words[:1] if tied is None else self._words(np.array(tied)),
@@ -112,16 +99,30 @@ class Explainer:
                     "size": size,
                     "share": round(share, 7),
                     "contribution": contribution,
-                },
-                {
-                    "since_layer": since_layer,
-                    "followers": size - count,
-                    "spans": list(islice(spans, count)),
-                    "read": read,
-                    "read_total": read_total,
-                    **self._read_as.get(root, {}),
-                },
+                }
             )
+        return clusters
+
+    def _describe_leaders(self, max_read_words: int | None) -> list[dict[str, Any]]:
+        """Return the fields of each cluster's leader; words equal to the leader count as the leader."""
+        assert self._outputs.leader_since is not None
+        leading = np.flatnonzero(self._is_leader)
+        leading = leading[self._cluster[leading].argsort(kind="stable")]
+        counts, spans = np.bincount(self._cluster[leading], minlength=len(self._root)), self._spans(leading)
+        columns = self._outputs.leader_since[self._root], self._size - counts, counts
+        numbers = (column.tolist() for column in (self._root, *columns))
+        read = self._read_words(leading, max_read_words)
+        return [
+            {
+                "since_layer": since_layer,
+                "followers": followers,
+                "spans": list(islice(spans, count)),
+                "read": words,
+                "read_total": total,
+                **self._read_as.get(root, {}),
+            }
+            for root, since_layer, followers, count, words, total in zip(*numbers, *read, strict=True)
+        ]
 
     def _heaviest_words(self) -> Iterator[str]:
         """Yield up to MAX_CLUSTER_WORDS words of each cluster: its root, then by weight."""
@@ -144,17 +145,14 @@ class Explainer:
         They are in the order of entry. Several words may be at the position of the leader: then these are the
         words that any of them has read, but for themselves.
         """
-        texts = self._outputs.text[leading]
-        shift = self._outputs.bounds[texts] - self._fields.bounds[np.array(self._distinct_index)[texts]]
-        index, read, layer = self._fields.find_read_words(leading - shift)
-        cluster, read = self._cluster[leading][index], read + shift[index]
+        index, read, layer = self._fields.find_read_words(leading)
+        cluster = self._cluster[leading][index]
         is_other = ~self._is_leader[read] | (self._cluster[read] != cluster)
         entries = np.stack([cluster, read, layer])[:, is_other]
-        cluster, read, layer = entries[:, np.lexsort(entries[::-1])]
-        is_first = (np.diff(cluster, prepend=-1) != 0) | (np.diff(read, prepend=-1) != 0)
-        cluster, read, layer = cluster[is_first], read[is_first], layer[is_first]
-        order = np.lexsort((layer, cluster))
-        cluster, read, layer = cluster[order], read[order], layer[order]
+        cluster, read, layer = entries[:, np.lexsort(entries[[1, 2, 0]])]
+        # the first entry of each word that leaders at the same position have read
+        first = np.sort(np.unique(cluster * len(self._cluster) + read, return_index=True)[1])
+        cluster, read, layer = cluster[first], read[first], layer[first]
         totals = np.bincount(cluster, minlength=len(self._root))
         rank = np.arange(len(cluster)) - (totals.cumsum() - totals)[cluster]
         shown = np.flatnonzero(rank < (len(rank) if max_words is None else max_words))
@@ -173,13 +171,13 @@ class Explainer:
             self._spans(indices),
             (self._cluster - self._first_cluster[outputs.text]).tolist(),
             self._is_leader.tolist(),
-            label_values(outputs.contribution, [outputs.labels[b] for b in outputs.text.tolist()]),
+            label_values(outputs.contribution, outputs.labels),
             (self._read_as.get(word, {}) for word in indices.tolist()),
             strict=True,
         )
         for b, (answer, text) in enumerate(zip(answers, outputs.texts, strict=True)):
             starts, ends = self._positions(b, [0, -1])
-            attended = self._fields.find_attended(self._distinct_index[b])
+            attended = self._fields.find_attended(b)
             words = zip(islice(columns, len(text.tokenized)), starts, ends, attended, strict=True)
             answer["words"] = [
                 {
@@ -201,11 +199,8 @@ class Explainer:
 
     def _weights(self, units: Ints, words: Ints) -> Ints:
         """Return the weights of contributions: their absolute values, or their ranges over several labels."""
-        units, n_logits = units[:, words], self._n_logits[self._outputs.text[words]]
-        has_logit = np.arange(len(units))[:, None] >= len(units) - n_logits
-        highest = units.max(0, where=has_logit, initial=-_MAX_WEIGHT)
-        lowest = units.min(0, where=has_logit, initial=_MAX_WEIGHT)
-        return np.asarray(np.where(n_logits == 1, np.abs(units[-1]), highest - lowest))
+        units = units[:, words]
+        return np.asarray(np.abs(units[0]) if len(units) == 1 else np.ptp(units, axis=0))
 
     def _spans(self, words: Ints) -> Iterator[list[int]]:
         starts, ends = self._offsets
@@ -275,7 +270,7 @@ def _word_offsets(texts: Sequence[EncodedText], unit: str) -> tuple[Ints, Ints]:
     """Return where each word begins and ends in its text, in code points or in units of UTF-16."""
     offsets = [(text.tokenized.starts, text.tokenized.ends) for text in texts]
     if unit == "utf16":
-        units = list(map(cache(utf16_offsets), [text.tokenized.text for text in texts]))
+        units = [utf16_offsets(text.tokenized.text) for text in texts]
         offsets = [(unit[starts], unit[ends]) for unit, (starts, ends) in zip(units, offsets, strict=True)]
     starts, ends = zip(*offsets, strict=True)
     return np.concatenate(starts), np.concatenate(ends)

@@ -43,9 +43,10 @@ class HeadOutputs:
     """The outputs of a head with C logits for B texts with M words, one after the other, in units."""
 
     texts: Sequence[EncodedText]
-    labels: Sequence[tuple[str, ...]]  # of each text, those of its logits; none where it has one
+    labels: tuple[str, ...]  # of the logits; none where there is one
     bounds: Ints  # [B+1]: text b has the words bounds[b] to bounds[b + 1]
     text: Ints  # [M] the text of each word
+    sizes: Ints  # [M] the number of tokens of each word
     bias: Ints  # [C, B]
     contribution: Ints  # [C, M]
     is_ood: NDArray[np.bool_]  # [B]
@@ -67,6 +68,7 @@ class HeadFeeds:
 
     arrays: dict[str, Array]
     bounds: Ints  # [B+1] where the words of each text begin
+    sizes: Ints  # [M] the number of tokens of each word
     is_word: NDArray[np.bool_]  # [B, N]
 
 
@@ -179,9 +181,10 @@ def _run(head: Head, texts: Sequence[EncodedText], feeds: HeadFeeds, *, explain:
     B, lengths = len(texts), np.diff(feeds.bounds)
     outputs = HeadOutputs(
         texts=texts,
-        labels=[head.rule.logit_labels] * B,
+        labels=head.rule.logit_labels,
         bounds=feeds.bounds,
         text=np.repeat(np.arange(B), lengths),
+        sizes=feeds.sizes,
         bias=_to_units(bias.reshape(B, C).T),
         contribution=_to_units(contribution.reshape(B, C, N).swapaxes(0, 1)[:, feeds.is_word]),
         is_ood=ood_score.reshape(B) > 0,
@@ -214,7 +217,7 @@ def assemble_feeds(texts: Sequence[EncodedText]) -> HeadFeeds:
         "members": members,
         "texts": words,
     }
-    return HeadFeeds(arrays, np.concatenate(([0], np.cumsum(lengths))), is_word)
+    return HeadFeeds(arrays, np.concatenate(([0], np.cumsum(lengths))), sizes, is_word)
 
 
 def _is_bounded(values: Array) -> bool:

@@ -275,9 +275,9 @@ def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
     answers: dict[tuple[Head, int], Answer] = {}
     explain = options.explain != "none" or options.trajectory
     for head, indices, outputs in run_heads(options.heads, texts, explain=explain):
-        rules, tokenized = [head.rule] * len(indices), [text.tokenized for text in outputs.texts]
-        counts = options.encoder.count_known(tokenized)
-        predictions = predict(rules, tokenized, counts, outputs.logit, outputs.bias, outputs.is_ood.tolist())
+        tokenized = [text.tokenized for text in outputs.texts]
+        counts, is_ood = options.encoder.count_known(tokenized, outputs.sizes), outputs.is_ood.tolist()
+        predictions = predict(head.rule, tokenized, counts, outputs.logit, outputs.bias, is_ood)
         _add_mixed(outputs, predictions)
         if options.explain != "none":
             explainer = Explainer(outputs, options.offset_unit, options.encoder.replacements)
@@ -298,15 +298,15 @@ def _add_mixed(outputs: HeadOutputs, answers: Sequence[Answer]) -> None:
     for b, (text, answer) in enumerate(zip(outputs.texts, answers, strict=True)):
         chunks = text.tokenized.chunk_ids[text.tokenized.bounds[:-1]]  # of each word
         if chunks[0] != chunks[-1]:
-            names = outputs.labels[b]
-            units = outputs.contribution[names.index(answer["label"]) if names else -1]
+            names = outputs.labels
+            units = outputs.contribution[names.index(answer["label"]) if names else 0]
             sums = np.bincount(chunks, units[outputs.bounds[b] : outputs.bounds[b + 1]])  # exact below 2^53
             answer["mixed"] = chunks_disagree(sums.astype(np.int64))
 
 
 def _answer_wordless(head: Head, tokenized: TokenizedText, options: ClassifyOptions) -> Answer:
     """Answer a text without words, such as markup alone, from the bias."""
-    (answer,) = predict([head.rule], [tokenized], [(0, 0)], head.bias, head.bias, [False])
+    (answer,) = predict(head.rule, [tokenized], [(0, 0)], head.bias, head.bias, [False])
     if is_blank(tokenized.text):
         answer = abstain_as_empty(answer)
     lists = {"none": [], "leaders": ["leaders", "clusters"], "full": ["leaders", "clusters", "words"]}

@@ -80,7 +80,8 @@ def test_receptive_fields_go_from_tokens_of_chunks_to_words_of_the_text(head: He
     tokenized = head.encoder.tokenize(text)
     outputs = head.encoder.encode(tokenized.chunks(), output_attentions=True)
     assert len(outputs) > 1
-    fields, sizes = ReceptiveFields([EncodedText(tokenized, outputs)]), np.diff(tokenized.bounds)
+    sizes = np.diff(tokenized.bounds)
+    fields = ReceptiveFields([EncodedText(tokenized, outputs)], sizes)
     word_of = np.repeat(np.arange(len(tokenized)), sizes)
     starts = np.cumsum([0, *(len(output.hidden_states) for output in outputs)])
     attended = fields.find_attended(0)
@@ -99,7 +100,7 @@ def test_receptive_fields_go_from_tokens_of_chunks_to_words_of_the_text(head: He
                         entered.setdefault(int(word_of[start + i]), layer)
         read = [(j, layer) for i, j, layer in zip(index, words, layers, strict=True) if i == word]
         assert dict(read) == entered
-        assert read == sorted(read, key=lambda pair: (pair[1], pair[0]))  # by layer, then as they are read
+        assert read == sorted(read)
         for layer, heads in enumerate(counts):
             count = np.bincount(
                 word_of[start : starts[k + 1]], heads[tokens - start].sum(axis=0), minlength=len(tokenized)
@@ -122,7 +123,8 @@ def test_receptive_fields_go_from_tokens_of_chunks_to_words_of_the_text(head: He
     ],
 )
 def test_encoder_knows_words_that_are_more_than_fragments(head: Head, text: str, expected: list[int]) -> None:
-    assert head.encoder.known_words([head.encoder.tokenize(text)]).tolist() == expected
+    tokenized = head.encoder.tokenize(text)
+    assert head.encoder.known_words([tokenized], np.diff(tokenized.bounds)).tolist() == expected
 
 
 ENCODER_MODEL = encoder_model()

@@ -23,9 +23,10 @@ def explain(head: Head, text: str, positions: list[tuple[float, float]]) -> dict
     is_leader = [j >= 0 and equal[i][j] for i, j in enumerate(target)]
     outputs = HeadOutputs(
         texts=[EncodedText(tokenized, head.encoder.encode(tokenized.chunks(), output_attentions=True))],
-        labels=[()],
+        labels=(),
         bounds=np.array([0, len(z)]),
         text=np.zeros(len(z), np.int64),
+        sizes=np.diff(tokenized.bounds),
         bias=np.zeros((1, 1), np.int64),
         contribution=np.rint(UNITS_PER_LOGIT * ends[:, 0]).astype(np.int64)[None],
         target=np.array(target),

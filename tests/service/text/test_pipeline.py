@@ -188,7 +188,7 @@ def test_hidden_state_does_not_depend_on_words_that_were_not_read(head: Head, se
     ablations: list[tuple[TokenizedText, NDArray[np.uint8], int]] = []
     for text, outputs in zip(texts, encode_all(encoder, texts, output_attentions=True), strict=True):
         word = rng.randrange(len(text))
-        fields = ReceptiveFields([EncodedText(text, outputs)])
+        fields = ReceptiveFields([EncodedText(text, outputs)], np.diff(text.bounds))
         read = {word, *fields.find_read_words(np.array([word]))[1].tolist()}
         unread = [i for i in range(len(text)) if i not in read]
         state = states_of(text, word, outputs)
