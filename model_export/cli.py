@@ -20,7 +20,7 @@ COMMANDS = {
         "measure what a model uses: word order, attention, implicit sentiment",
     ),
     "verify": ("measure.verify", "compare a model with its definition, to the bit, on many texts"),
-    "dynamics": ("cloud.graph", "write the graph of point clouds, as the service bundles it"),
+    "dynamics": ("dynamics", "write the graph of point clouds, as the service bundles it"),
 }
 
 

@@ -17,12 +17,12 @@ from model_export.bundle import write_bundle
 from model_export.data.corpora import Rows
 from model_export.data.training_set import batches, pad
 from model_export.encoder import graph as encoder_graph
-from model_export.encoder import quantized as encoder_quantized
+from model_export.encoder import quantization as encoder_quantized
 from model_export.encoder.model import Encoder, OutputScales
-from model_export.encoder.quantized import ZERO
+from model_export.encoder.quantization import ZERO
 from model_export.head import graph as head_graph
 from model_export.head import ood
-from model_export.head import quantized as head_quantized
+from model_export.head import quantization as head_quantized
 from model_export.head.encoded import encode_texts
 from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead

@@ -8,7 +8,7 @@
              words         uint8 [T, W]       input embeddings
              attends_to    uint8 [L, B, N, N] attention_counts: by how many heads token i attends to token j
 
-The symbols are those of model.py, the numbers those of quantized.py. Linear maps get rows without padding;
+The symbols are those of model.py, the numbers those of quantization.py. Linear maps get rows without padding;
 only scores are padded, by a score that is in no argmax. A score is a sum of products of integers, exact in
 float32, so the choice of a head does not depend on the order of the sum.
 """
@@ -22,7 +22,7 @@ from onnx import numpy_helper
 from model_export.attention.functions import GraphBuilder
 from model_export.encoder import functions as f
 from model_export.encoder.layer import BIAS_CHANNELS
-from model_export.encoder.quantized import ZERO, Array, Weights
+from model_export.encoder.quantization import ZERO, Array, Weights
 
 Products = Literal["integer", "float"]
 NO_POSITION = 1 << 20  # the position of padding and of the null key, which no distance in the table reaches

@@ -22,8 +22,8 @@ from evaluation.labels import Rows
 from evaluation.metrics import N_ERRORS, Prediction, describe_prediction, evaluate
 from evaluation.near_duplicates import NearDuplicates, find_near_duplicates
 from model_export.data.training_set import Ints
-from model_export.encoder.quantized import Weights
-from model_export.head import graph, ood, quantized
+from model_export.encoder.quantization import Weights
+from model_export.head import graph, ood, quantization
 from model_export.head.encoded import EncodedTexts
 from model_export.head.fitting import (
     CHECKPOINTS,
@@ -100,7 +100,7 @@ def train(
         prediction if score.held_out[row] <= 0 else replace(prediction, abstain_reason=OUT_OF_DISTRIBUTION)
         for row, prediction in zip(held_out.rows.tolist(), predictions, strict=True)
     ]
-    weights = {**quantized.quantize(head, fixed_scales(texts.width)), **score.weights}
+    weights = {**quantization.quantize(head, fixed_scales(texts.width)), **score.weights}
     report = _report(rows, predictions, held_out, folds, duplicates)
     return TrainedHead(head, weights, report, thresholds, {"held_out": score.rate, "others": score.detected})
 
@@ -129,7 +129,7 @@ def _predict_folds(
         train_rows, test = np.setdiff1d(np.arange(len(texts)), fold), texts.take(fold)
 
         def checkpoint(steps: int, head: LeaderHead, test: EncodedTexts = test) -> None:
-            weights = quantized.quantize(head, fixed_scales(test.width))
+            weights = quantization.quantize(head, fixed_scales(test.width))
             results.setdefault(steps, []).append((predict_logits(head, test), weights))
 
         fit(texts.take(train_rows), targets[train_rows], task, max_steps, seed=seed, checkpoint=checkpoint)

@@ -22,7 +22,7 @@ import onnx
 from onnx import numpy_helper
 
 from model_export.attention.functions import GraphBuilder, Specs
-from model_export.encoder.quantized import ZERO, Array, Weights
+from model_export.encoder.quantization import ZERO, Array, Weights
 from model_export.head.functions import (
     HEAD_FUNCTIONS,
     CountTokens,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_export.data.training_set import Ints
-from model_export.encoder.quantized import Array
+from model_export.encoder.quantization import Array
 from model_export.head.encoded import EncodedTexts
 
 Floats = NDArray[np.float64]

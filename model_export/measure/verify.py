@@ -26,7 +26,7 @@ from onnx import numpy_helper
 from evaluation.tables.columns import find_column
 from evaluation.tables.reading import read_table
 from model_export.data import corpora
-from model_export.encoder.quantized import Array
+from model_export.encoder.quantization import Array
 from model_export.referee import Arrays, Referee
 from service.errors import InvalidInput, NotFound
 from service.runtime.batcher import group_by_length

@@ -8,12 +8,12 @@ import pytest
 from encoders import RELATIVE, TINY, random_encoder, random_head
 from onnx import TensorProto, defs, inliner, shape_inference
 
-from model_export.cloud.graph import build_dynamics
+from model_export.dynamics import build_dynamics
 from model_export.encoder import graph as encoder_graph
-from model_export.encoder.quantized import quantize as quantize_encoder
+from model_export.encoder.quantization import quantize as quantize_encoder
 from model_export.head import graph as head_graph
 from model_export.head.float_graph import to_float
-from model_export.head.quantized import quantize as quantize_head
+from model_export.head.quantization import quantize as quantize_head
 
 TABLE = Path(__file__).with_name("cuda_kernels.txt").read_text().splitlines()
 KERNELS = {line for line in TABLE if not line.startswith(("#", "-"))}

@@ -11,7 +11,7 @@ from encoders import RELATIVE, predict, random_encoder, random_head
 from model_export.data.corpora import Row
 from model_export.data.names import is_english_token
 from model_export.data.training_set import TrainingSet
-from model_export.encoder.quantized import quantize
+from model_export.encoder.quantization import quantize
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.scores import neutral_band, sigmoid, three_labels
 from model_export.measure.served import ServedModel

@@ -18,11 +18,11 @@ from encoders import TINY, random_encoder, random_head
 
 from model_export.bundle import write_bundle
 from model_export.encoder import graph as encoder_graph
-from model_export.encoder import quantized as encoder_quantized
+from model_export.encoder import quantization as encoder_quantized
 from model_export.exact.command import build_classifier, write_verified
 from model_export.exact.data import make_examples
 from model_export.head import graph as head_graph
-from model_export.head import quantized as head_quantized
+from model_export.head import quantization as head_quantized
 from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
 from service.runtime.bundle import Bundle

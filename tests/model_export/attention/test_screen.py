@@ -6,9 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from model_export.attention.screen import KEYS_PER_RUN
 from model_export.cli import main
-from model_export.cloud.graph import build_dynamics
+from model_export.dynamics import KEYS_PER_RUN, build_dynamics
 from service.cloud.candidates import KEYS_PER_RUN as SERVED_KEYS_PER_RUN
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime

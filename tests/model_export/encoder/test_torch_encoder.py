@@ -8,7 +8,7 @@ from encoders import RELATIVE, TINY, random_encoder
 from model_export.attention.straight_through import straight_through
 from model_export.encoder.graph import read_weights, to_onnx
 from model_export.encoder.layer import EncoderConfig, Linear
-from model_export.encoder.quantized import quantize
+from model_export.encoder.quantization import quantize
 from model_export.referee import Referee
 from service.runtime.session import Runtime
 from service.text.encoder import assemble_chunks

@@ -13,7 +13,7 @@ from model_export.head.float_graph import to_float
 from model_export.head.functions import MAX_WORDS_WITHOUT_SEARCH
 from model_export.head.graph import read_weights, to_onnx
 from model_export.head.leader_head import LAYER_GRID
-from model_export.head.quantized import quantize
+from model_export.head.quantization import quantize
 from model_export.referee import Referee
 from service.runtime.session import Runtime
 

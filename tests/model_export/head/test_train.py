@@ -15,7 +15,7 @@ from encoders import random_encoder
 
 from model_export.bundle import write_bundle
 from model_export.cli import main
-from model_export.encoder import graph, quantized
+from model_export.encoder import graph, quantization
 from model_export.head import cross_validation
 from model_export.head.command import reserve_name
 from model_export.head.encoded import encode_texts
@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
             layer.out.weight *= 0.2
             layer.down.weight *= 0.2
     card = {"name": "random-encoder", "description": "A random encoder."}
-    model = graph.to_onnx(quantized.quantize(encoder))
+    model = graph.to_onnx(quantization.quantize(encoder))
     write_bundle(folder / "models", "encoder", card, model, json.dumps(WORD_LISTS))
     return folder
 

@@ -13,7 +13,7 @@ from encoders import RELATIVE, random_encoder
 
 from model_export.bundle import write_bundle
 from model_export.encoder.graph import to_onnx
-from model_export.encoder.quantized import quantize
+from model_export.encoder.quantization import quantize
 from service.errors import BundleError
 from service.runtime.bundle import Bundle, read_bundle
 from service.runtime.session import Runtime, Session

@@ -1,10 +1,13 @@
-"""Write dynamics.onnx, which screens the scores of many queries and keys (model_export/attention/screen.py).
+"""Write dynamics.onnx, which scores many queries and keys in float32 and returns the pairs near the best.
 
     hardmax-export dynamics --models-dir service/pretrained
 
-The graph is generic in the number of queries and keys and in their dimension. The service runs it
-(service/cloud/candidates.py), proves that the keys it leaves out are not best, and decides among the others.
+No other part of the dynamics costs queries times keys. The graph is generic in their number and dimension;
+every operator has a kernel for CPU and CUDA: Transpose, MatMul, Reshape, ReduceMax, Max, Sub, Unsqueeze,
+GreaterOrEqual, NonZero, Gather. The service runs it (service/cloud/candidates.py), proves that the keys it
+leaves out are not best, and decides among the others.
 """
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, allow-incomplete-defs
 
 import argparse
 from pathlib import Path
@@ -13,13 +16,33 @@ import numpy as np
 import onnxscript
 from onnx import ModelProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid
+from onnxscript import opset20 as op
+from onnxscript import script
 
-from model_export.attention.functions import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET, value_infos
-from model_export.attention.screen import KEYS_PER_RUN, Screen
+from model_export.attention.functions import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET, domain, value_infos
 from model_export.bundle import write_bundle
 
+KEYS_PER_RUN = 32  # keys that are returned together; their number must be a multiple of it
 BUNDLE_NAME = "dynamics"
 CREATED = "2026-11-21"  # fixed, so that building the graph again changes no byte
+
+
+@script(domain)
+def Screen(queries, keys, best, slack):
+    """Runs of RUN keys in which some key comes within slack [q] of the best score so far.
+
+    queries [q,d], keys [k,d], best [q]  ->  the best score now [q]; the runs, int64 [p], numbered along all
+    keys of the first query, then of the second; and their scores [p,RUN].
+    """
+    last = op.Constant(value_ints=[-1])
+    scores = op.Reshape(
+        op.MatMul(queries, op.Transpose(keys, perm=[1, 0])), op.Constant(value_ints=[0, -1, KEYS_PER_RUN])
+    )
+    tops = op.ReduceMax(scores, last, keepdims=0)  # [q, k / KEYS_PER_RUN]
+    best = op.Max(best, op.ReduceMax(tops, last, keepdims=0))
+    near = op.Reshape(tops >= op.Unsqueeze(best - slack, last), last)
+    runs = op.Reshape(op.NonZero(near), last)
+    return best, runs, op.Gather(op.Reshape(scores, op.Constant(value_ints=[-1, KEYS_PER_RUN])), runs, axis=0)
 
 
 def build_dynamics() -> ModelProto:

@@ -5,7 +5,7 @@ import torch
 
 from model_export.encoder.layer import Linear
 from model_export.encoder.model import OutputScales
-from model_export.encoder.quantized import Array
+from model_export.encoder.quantization import Array
 from model_export.head.leader_head import WEIGHT_GRID, LeaderHead
 
 

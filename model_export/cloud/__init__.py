@@ -1,1 +1,0 @@
-"""The graph that screens the scores of point clouds."""
