@@ -5,20 +5,27 @@
     attention.attend()
     tokens.step()
 
+The tie rule: candidates are pairs (query, key), among them every member (candidates.py). Floating point
+scores, with their error bounds, exclude most other pairs, and exact arithmetic decides the rest.
+
 A set is final once it is proved never to change again (theory.md, section 3), and is then not searched
 for again. The cloud is certified when the sets of all tokens are final.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from service.cloud.candidates import find_candidates
 from service.cloud.coordinates import Vectors, slack_of
-from service.cloud.decision import Decision, ExactDecision
-from service.cloud.history import History
-from service.cloud.points import UNIT, Bools, Ints
-from service.cloud.sets import ArgmaxSetBuilder, Ragged, Sets, Ties, range_starts
+from service.cloud.points import UNIT, Bools, Floats, Ints
+from service.cloud.rational import History
+from service.cloud.sets import NUMBERS_AT_ONCE, ArgmaxSetBuilder, Pairs, Ragged, Sets, Ties, range_starts
 from service.cloud.tokens import Tokens
 from service.runtime.session import Session
+
+ExactDecision = Callable[[int, Ints], Ints]  # (query, keys in doubt) -> the members
 
 
 class Attention:
@@ -145,3 +152,49 @@ class Attention:
 
         means = self._frame.queries(ties.mean[distinct], ties.error_bound[distinct])
         return self._find(means, keys, None, decide)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The queries and keys of a layer, and the rule that decides which pairs are in an argmax set."""
+
+    queries: Vectors
+    keys: Vectors
+    decide_exactly: ExactDecision
+
+    def sets(self, rows: Ints, pairs: Pairs) -> Sets:
+        """Return the argmax sets of the queries `rows`, from their candidates."""
+        if len(pairs.key) == len(rows):
+            size = np.ones(len(rows), np.int64)
+            return Sets(pairs.key, size, size[:0], size[:0])
+        start = np.searchsorted(pairs.query, np.arange(len(rows)))
+        score = scores(self.queries, self.keys, rows[pairs.query], pairs.key)
+        member = self._members(rows, pairs, start, score)
+        size = np.add.reduceat(member.astype(np.int64), start)
+        row, key = pairs.query[member], pairs.key[member]
+        first = np.minimum.reduceat(key, range_starts(size))
+        tied = size[row] > 1
+        return Sets(first, size, row[tied], key[tied])
+
+    def _members(self, rows: Ints, pairs: Pairs, start: Ints, score: Floats) -> Bools:
+        """Return which pairs hold a member; those in doubt are computed exactly."""
+        query = rows[pairs.query]
+        error = self.queries.error[query] * self.keys.size[pairs.key]
+        error += self.queries.size[query] * self.keys.error[pairs.key]
+        member: Bools = score + error >= np.maximum.reduceat(score - error, start)[pairs.query]
+        size = np.add.reduceat(member.astype(np.int64), start)
+        end = np.append(start[1:], len(member))
+        for i in np.flatnonzero(size > 1).tolist():
+            part = slice(start[i], end[i])
+            exact = self.decide_exactly(int(rows[i]), pairs.key[part][member[part]])
+            member[part] = np.isin(pairs.key[part], exact)
+        return member
+
+
+def scores(queries: Vectors, keys: Vectors, query: Ints, key: Ints) -> Floats:
+    """Return the inner products of pairs, block by block."""
+    products, size = np.empty(len(key)), max(1, NUMBERS_AT_ONCE // keys.x.shape[1])
+    for start in range(0, len(key), size):
+        part = slice(start, start + size)
+        products[part] = np.einsum("ij,ij->i", queries.x[query[part]], keys.x[key[part]])
+    return products

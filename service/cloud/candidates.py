@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from service.cloud.cones import PAIRS_PER_BATCH, CandidateBatch, ConeSearch, pair_up
 from service.cloud.coordinates import Vectors, largest_entries, lengths_of
-from service.cloud.decision import Pairs
 from service.cloud.points import UNIT, Floats, Ints
+from service.cloud.sets import Pairs
 from service.runtime.session import Session
 
 MAX_PAIRS_ALL_SCORED = 2**21  # up to this number of pairs (query, key), all are scored

@@ -10,9 +10,8 @@ from itertools import product
 import numpy as np
 
 from service.cloud.coordinates import largest_entries, lengths_of
-from service.cloud.decision import Pairs
 from service.cloud.points import Bools, Floats, Ints
-from service.cloud.sets import concatenated_ranges, range_starts, split_by_size
+from service.cloud.sets import Pairs, concatenated_ranges, range_starts, split_by_size
 
 CHUNK = 2**12  # keys that are scored together
 MAX_BATCH_KEYS = 2**23  # keys in the lists of the cones that are cut together

@@ -15,7 +15,8 @@ from service.cloud.attention import Attention
 from service.cloud.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
 from service.cloud.margin import LayerGap, Temperature, find_temperature, smallest_margin
 from service.cloud.points import Cloud, Floats, Ints, check_size, prepare
-from service.cloud.recording import (
+from service.cloud.sets import Ragged
+from service.cloud.softmax import (
     ArgmaxRecorder,
     Recorder,
     SoftmaxRun,
@@ -23,7 +24,6 @@ from service.cloud.recording import (
     check_trajectory,
     run_softmax,
 )
-from service.cloud.sets import Ragged
 from service.cloud.tokens import Tokens
 from service.errors import BundleError, InvalidInput, TooLarge
 from service.runtime.bundle import Bundle

@@ -9,9 +9,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from service.cloud.attention import scores
 from service.cloud.candidates import find_candidates
 from service.cloud.coordinates import Vectors, lengths_of, slack_of
-from service.cloud.decision import scores
 from service.cloud.points import UNIT, Bools, Floats, Ints
 from service.cloud.sets import Ragged, concatenated_ranges, members_of, range_starts
 from service.cloud.tokens import Tokens

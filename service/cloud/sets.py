@@ -1,4 +1,4 @@
-"""Argmax sets as arrays."""
+"""Argmax sets, and the candidates for them, as arrays."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from service.cloud.points import Bools, Floats, Ints
 from service.errors import TooLarge
 
 EMPTY: Ints = np.empty(0, np.int64)
+NUMBERS_AT_ONCE = 2**20  # coordinates of pairs in memory
 MAX_MEMBERS = 2**23  # of all sets with several members of a layer
 TOO_MANY_TIES = "too many points tie, or nearly: send fewer points"
 
@@ -54,6 +55,14 @@ class Ragged(Sequence[Ints]):
         groups: dict[bytes, int] = {}
         group = np.array([groups.setdefault(row.tobytes(), len(groups)) for row in self], np.int64)
         return np.unique(group, return_index=True)[1], group
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Candidates: pairs (query, key) sorted by query, every query at least once."""
+
+    query: Ints  # [p] ascending positions among the queries
+    key: Ints  # [p]
 
 
 @dataclass(frozen=True)

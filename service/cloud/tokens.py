@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from service.cloud.coordinates import Frame, Vectors
-from service.cloud.decision import NUMBERS_AT_ONCE
 from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
-from service.cloud.sets import Ragged, Sets, Ties, members_of, range_starts, split_by_size
+from service.cloud.sets import NUMBERS_AT_ONCE, Ragged, Sets, Ties, members_of, range_starts, split_by_size
 
 
 class Positions(NamedTuple):

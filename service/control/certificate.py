@@ -5,19 +5,31 @@ form does. Forms and weights are found in floating point, and are answered only 
 """
 
 import math
-from math import gcd, isqrt
+from fractions import Fraction
+from math import gcd, isqrt, lcm
 
 import numpy as np
 
 from service.cloud.points import UNIT, Floats, Ints, scale_to_one
-from service.cloud.rational import dot
+from service.cloud.rational import dot, max_bits
 from service.control.constraints import GapConstraints, LeaderConstraints, normalize
-from service.control.deadline import NO_DEADLINE, Deadline
-from service.control.elimination import Row, is_definite, is_semidefinite, subtract, to_integers
-from service.control.weights import balance_weights, simplify_weights
+from service.control.elimination import (
+    NO_DEADLINE,
+    Deadline,
+    Row,
+    independent_rows,
+    is_definite,
+    is_semidefinite,
+    solve,
+    solve_near,
+    subtract,
+    to_integers,
+)
 
 MAX_DOUBTFUL_GAPS = 10_000  # gaps that are computed in integers
 MAX_EXACT_MARGINS = 256  # pairs whose margins are computed in integers
+MAX_EQUATIONS = 256  # that weights of dependent tokens satisfy together
+MAX_DENOMINATOR = 64  # of simple weights
 WEIGHT_FLOORS = (1e-9, 1e-5, 1e-2)  # relative to the largest: smaller weights count as rounding errors
 
 
@@ -180,3 +192,77 @@ def _combine(points: Floats, gaps: GapConstraints, weights: Row) -> list[Row]:
             for c in range(r, d):
                 total[r][c] += q[r] * v[c] + q[c] * v[r]
     return [[total[min(r, c)][max(r, c)] for c in range(d)] for r in range(d)]
+
+
+# Integer weights near those of floating point: proposals, which `verify_infeasible` proves.
+
+
+def simplify_weights(weights: Floats) -> Row:
+    """Return multiples of nearby fractions with small denominators, which clouds of round numbers need."""
+    fractions = [Fraction(float(w)).limit_denominator(MAX_DENOMINATOR) for w in weights / weights.max()]
+    common = lcm(*(w.denominator for w in fractions))
+    return [int(w * common) for w in fractions]
+
+
+def balance_weights(points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline) -> Row | None:
+    """Return weights for which the sum of matrices is exactly 0 on all x orthogonal to every token.
+
+    <x, sum x> = 0 there, so a semidefinite sum must be 0 on x. Such x exist if the tokens do not span the
+    space, so always for a single token. With P coordinates in which the tokens are independent, each other
+    coordinate c has one x = e_c - sum_p X_pc e_p, and sum_k w_k <x, z_leader - z_rival> z_token must be 0.
+    The equations of independent tokens are independent.
+    """
+    exact, start = to_integers(points), [row[0] for row in to_integers(weights[:, None])]
+    tokens = np.unique(gaps.token)
+    vectors = normalize(points[tokens])[0]
+    basis = independent_rows(vectors)
+    inner = np.sort(independent_rows(vectors[basis].T)).tolist()
+    outer = sorted(set(range(points.shape[1])) - set(inner))
+    if not outer:
+        return start
+    independent = len(basis) == len(tokens)
+    if len(inner) < len(basis) or (not independent and len(inner) * len(outer) > MAX_EQUATIONS):
+        return None
+    normal = _normal_parts(exact, tokens[basis].tolist(), inner, outer, gaps, deadline)
+    if independent:
+        systems = [[(int(k), normal[k]) for k in np.flatnonzero(gaps.token == token)] for token in tokens]
+    else:
+        inner_parts = [[exact[token][p] for p in inner] for token in gaps.token.tolist()]
+        systems = [[(k, [x * y for x in z for y in normal[k]]) for k, z in enumerate(inner_parts)]]
+    return _solve_systems(systems, start, deadline)
+
+
+def _normal_parts(
+    exact: list[Row], basis: list[int], inner: list[int], outer: list[int], gaps: GapConstraints,
+    deadline: Deadline,
+) -> list[Row]:  # fmt: skip
+    """Return <x_c, z_leader - z_rival> for each gap and outer coordinate c, times one integer."""
+    X, det = solve([[exact[b][c] for c in (*inner, *outer)] for b in basis], deadline)
+    columns = list(zip(outer, zip(*X, strict=True), strict=True))
+    parts = []
+    for leader, rival in zip(gaps.leader.tolist(), gaps.rival.tolist(), strict=True):
+        difference = subtract(exact[leader], exact[rival])
+        deadline.check()
+        inner_part = [difference[p] for p in inner]
+        parts.append([det * difference[c] - dot(inner_part, column) for c, column in columns])
+    return parts
+
+
+def _solve_systems(systems: list[list[tuple[int, Row]]], start: Row, deadline: Deadline) -> Row | None:
+    """Solve sum_k w_k equations_k = 0 near multiples of the start, for each system of (k, equations_k).
+
+    The solutions are joined at one scale far finer than doubles resolve.
+    """
+    solutions = []
+    for system in systems:
+        solution = solve_near([row for _, row in system], [start[k] for k, _ in system], deadline)
+        if solution is None:
+            return None
+        solutions.append(solution)
+    bits = max_bits(scale for _, scale in solutions) + 53
+    weights = [0] * len(start)
+    for system, (solved, scale) in zip(systems, solutions, strict=True):
+        factor = (1 << bits) // scale if len(solutions) > 1 else 1
+        for (k, _), w in zip(system, solved, strict=True):
+            weights[k] = factor * w
+    return weights

@@ -1,5 +1,7 @@
-"""Exact linear algebra on integers; doubles are integers times a power of two."""
+"""Exact linear algebra on integers, which may take long: doubles are integers times a power of two."""
 
+import math
+import time
 from itertools import chain
 
 import numpy as np
@@ -7,11 +9,31 @@ import numpy as np
 from service.cloud import rational
 from service.cloud.points import UNIT, Floats, Ints
 from service.cloud.rational import max_bits
-from service.control.deadline import NO_DEADLINE, Deadline
+from service.errors import DeadlineExceeded
 
 Row = list[int]
 
+DEADLINE_NOTE = "no matrix was found within the time this request may take"
 RANK_TOLERANCE = 1e-9  # of the longest row: a shorter remainder of a row is in the span of others
+
+
+class Deadline:
+    """Raises DeadlineExceeded from `check` once `seconds` have passed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def passed(self) -> bool:
+        return time.monotonic() > self._end
+
+    def check(self) -> None:
+        """Raise if the deadline has passed."""
+        if self.passed:
+            raise DeadlineExceeded(DEADLINE_NOTE)
+
+
+NO_DEADLINE = Deadline(math.inf)
 
 
 def to_integers(x: Floats) -> list[Row]:

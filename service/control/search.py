@@ -18,13 +18,14 @@ from service.cloud.points import Floats, check_points
 from service.control import semidefinite
 from service.control.certificate import compute_margin, verify_feasible, verify_infeasible
 from service.control.constraints import GapConstraints, LeaderConstraints, build_constraints, normalize
-from service.control.coordinates import Whitening, whiten
-from service.control.deadline import Deadline
+from service.control.elimination import Deadline
 from service.control.semidefinite import Iterate
 from service.errors import DeadlineExceeded, InvalidInput
 
 SUFFICIENT_SHARE = 0.9  # of the largest gap of a round; forms with more are closer to singular
 ROUND_SHARES = [0.81] * 5 + [0.5]  # of the bound on all gaps: a round that reaches it is the last one
+DIRECTION_TOLERANCE = 1e-14  # of the largest singular value; smaller ones count as zero
+ROWS_AT_ONCE = 1 << 14
 PAIRS_PER_ROUND = 256
 RIVALS_PER_TOKEN = 8
 PROOF_GAPS = (1e-7, 1e-10, 1e-13)  # between gap and bound, at which infeasibility may be proved
@@ -130,6 +131,38 @@ def _confirms(outcome: Result, constraints: LeaderConstraints) -> bool:
         if since.get(leader) != 0 or not follows:
             return False
     return True
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """Coordinates y = z W, which do not depend on a linear map of the cloud, such as units."""
+
+    W: Floats  # [d, r] times a power of two, for the r directions that the cloud spans
+    complement: Floats  # [d, d] positive semidefinite, 0 exactly on the cloud's directions, scaled as W W'
+    y: Floats  # [n, r]
+
+    def to_points(self, A: Floats) -> Floats:
+        """Return the form A on points: of trace d, and positive in directions that the cloud lacks."""
+        form = self.W @ A @ self.W.T + self.complement
+        scaled: Floats = (form + form.T) * (len(form) / 2 / np.trace(form))
+        return scaled
+
+
+def whiten(points: Floats) -> Whitening:
+    """Return the coordinates in which the points have the identity as second moment."""
+    exponent = np.frexp(np.abs(points).max(axis=0))[1]
+    z = np.ldexp(points, -exponent)  # every coordinate to about 1
+    R: Floats = np.empty((0, z.shape[1]))
+    for start in range(0, len(z), ROWS_AT_ONCE):
+        R = np.asarray(np.linalg.qr(np.concatenate([R, z[start : start + ROWS_AT_ONCE]]), mode="r"))
+    _, size, rotation = np.linalg.svd(R, full_matrices=False)
+    present = size > DIRECTION_TOLERANCE * size[0]
+    directions = rotation[present].T
+    W = directions * (math.sqrt(len(z)) / size[present])
+    # subtle: orthogonal to z, whose coordinates are scaled; to the points only after scaling back, with W
+    complement = (np.eye(z.shape[1]) - directions @ directions.T) * (W**2).max()
+    shift = exponent.min() - exponent
+    return Whitening(np.ldexp(W, shift[:, None]), np.ldexp(complement, shift[:, None] + shift), z @ W)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ import pytest
 
 from service.control.certificate import _root_below, verify_feasible, verify_infeasible
 from service.control.constraints import GapConstraints, LeaderConstraints
-from service.control.deadline import Deadline
-from service.control.elimination import is_semidefinite, solve, to_integers
+from service.control.elimination import Deadline, is_semidefinite, solve, to_integers
 from service.errors import DeadlineExceeded
 
 
