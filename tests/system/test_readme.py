@@ -202,11 +202,11 @@ def test_sections_of_the_theory_that_code_cites_exist() -> None:
 
 
 def first_cells(page: str, section: str) -> list[str]:
-    """Return the first cell of every row of the tables in a section, without the header rows."""
+    """Return the first cell of every row of a section's table, or what is bold in it, without the header."""
     (text,) = re.findall(rf"^#+ {section}\n(.*?)(?=^#|\Z)", (ROOT / page).read_text(), re.M | re.S)
-    rows = re.findall(r"^\| (.+?) \|", text, re.M)
+    rows = re.findall(r"^\| (?=(.+?) \|)(?:\*\*(.+?)\*\*)?", text, re.M)
     assert len(rows) >= 4
-    return rows[1:]
+    return [bold or cell for cell, bold in rows[1:]]
 
 
 @pytest.mark.parametrize(("section", "tests"), [("Access", "Access"), ("What a caller may try", "Attempts")])
