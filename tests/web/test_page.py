@@ -51,6 +51,7 @@ def test_view_fits_and_is_accessible(open_page: OpenPage, view: str) -> None:
     expect_accessible_layout(wait_until_ready(open_page(f"#{view}", reduced_motion="reduce")))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("view", VIEWS)
 def test_touch_targets_have_44_pixels(open_page: OpenPage, view: str) -> None:
     options = {"has_touch": True, "is_mobile": True, "reduced_motion": "reduce"}

@@ -1,11 +1,15 @@
 """Wrong and large bodies: the error names its place, and the event loop is not blocked."""
 
+import asyncio
 import json
 import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import stall_server
 from bundles import WORDS
@@ -21,7 +25,7 @@ from raw_http import (
 )
 from refusals import JSON, refusal
 from server import Server, serving
-from stall_server import MAX_PARSE_STALL_S, MAX_STALL_S, measure_stall
+from stall_server import MAX_PARSE_STALL_S, MAX_STALL_S, TARGET_STALL_S, measure_stall
 
 from service.wire.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_TEXT_ARRAYS, parse
 from service.wire.requests import ClassifyRequest
@@ -78,6 +82,17 @@ def filled(before: bytes, unit: bytes, after: bytes, size: int = MAX_JSON_BYTES 
     return lambda: before + (unit + b",") * (size // (len(unit) + 1)) + unit + after
 
 
+def document(**fields: object) -> Callable[[], bytes]:
+    return lambda: json.dumps(fields).encode()
+
+
+ANGLES = np.linspace(0, 2 * np.pi, 22_500, endpoint=False)
+CIRCLE = np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1).tolist()
+CLOUD = np.random.default_rng(0).normal(size=(90_000, 2)).tolist()
+SEQUENCES = np.reshape(CLOUD, (20, -1, 2)).tolist()
+INNER_POINTS = np.random.default_rng(0).normal(size=(800, 32))
+INNER_POINTS[:2] *= 0.1
+PARTS = ["assignment", "limits", "polytope"]
 ROW = b"[0.1234567890123456,0.6543210987654321]"
 LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
     "tiny texts": ("/classify", filled(b'{"input":[', b'"a"', b"]}"), 413),
@@ -92,6 +107,11 @@ LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
     "a row": ("/control", filled(b'{"points":[[', b"1", b"]]}"), 413),
     "as many numbers as are parsed": ("/control", filled(b'{"points":[[', b"1", b"]]}", 7_999_900), 413),
     "members": ("/dynamics", filled(b"{", b'"x":0', b',"points":[[1,2]]}'), 422),
+    "numbers": ("/dynamics", document(points=CLOUD, include=PARTS, max_layers=1), 200),
+    "leaders": ("/dynamics", document(points=CIRCLE, include=PARTS), 200),  # and as many clusters
+    "sequences": ("/sequences/classify", document(model="scenes", sequences=SEQUENCES), 200),
+    "a wish": ("/control", document(points=INNER_POINTS.tolist(), leaders=[0, 1]), 200),
+    "marks": ("/classify", document(input=["?!" * 254] * 16), 200),
 }
 
 
@@ -103,6 +123,34 @@ def test_large_body_blocks_the_interpreter_no_longer_than_documented(watched: Se
         stall = measure_stall(watched, client, path, make(), status)
     assert stall["turn_s"] < MAX_STALL_S, stall
     assert stall["step_s"] < MAX_PARSE_STALL_S, stall
+
+
+@pytest.mark.system
+def test_monitor_distinguishes_holding_from_sharing_the_interpreter_lock() -> None:
+    def hold_lock() -> None:
+        sum(range(10_000_000))  # one call that never releases the lock
+
+    def share_lock() -> None:
+        for _ in range(100_000):
+            abs(0)
+
+    async def longest_step(work: Any) -> tuple[float, str]:
+        monitor = stall_server.StallMonitor()
+        monitor.install_profiler()
+        monitor.start(asyncio.get_running_loop())
+        thread = threading.Thread(target=work)
+        thread.start()
+        while thread.is_alive():
+            await asyncio.sleep(0.01)
+        return monitor.step
+
+    try:
+        held, shared = (asyncio.run(longest_step(work)) for work in (hold_lock, share_lock))
+    finally:
+        threading.setprofile(None)  # type: ignore[arg-type]
+    assert held[0] > TARGET_STALL_S
+    assert "sum" in held[1]
+    assert shared[0] < TARGET_STALL_S
 
 
 def test_more_arrays_than_a_request_of_texts_has_are_refused_unparsed(client: httpx.Client) -> None:

@@ -108,6 +108,7 @@ def test_undo_reverts_one_change_after_the_other(open_cloud: OpenPage) -> None:
     expect(undo).to_be_disabled()
 
 
+@pytest.mark.system
 def test_touch_adds_and_explains_points_and_scrolls(open_cloud: OpenPage) -> None:
     page = open_cloud("preset=triangle", width=390, has_touch=True, is_mobile=True)
     assert page.evaluate("getComputedStyle(document.getElementById('cloud-canvas')).touchAction") == "pan-y"

@@ -96,6 +96,7 @@ def test_read_words_are_shown_by_keyboard(open_review: OpenPage) -> None:
     expect(page.locator("#tooltip strong")).to_have_text("slow")
 
 
+@pytest.mark.system
 def test_tapped_word_is_explained_and_a_second_tap_edits(open_review: OpenPage) -> None:
     page = open_review(SHORT_TEXT, PLAIN_ANSWER, width=390, has_touch=True, is_mobile=True)
     water = page.locator("#highlights .word").filter(has_text="water").first

@@ -282,6 +282,7 @@ def test_server_without_a_text_model_is_reported(open_page: OpenPage) -> None:
     expect(page.locator("#review-error")).to_have_text("This server has no text classification model.")
 
 
+@pytest.mark.system
 def test_verdict_is_visible_on_a_phone_without_scrolling(open_page: OpenPage) -> None:
     page = wait_until_ready(open_page("#review", width=390))
     page.set_viewport_size({"width": 390, "height": 844})
