@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -82,19 +81,6 @@ def test_local_has_the_options_of_a_server(hardmax: Local, tmp_path: Path) -> No
     answers = hardmax.classify(["superb film"], model=["mine", "yours"])
     assert (answers.model, answers[0].label) == ("mine, yours", answer.label)
     assert answers[0].answers["mine"].logit == answer.logit
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("alpha", 0.0), ("alpha", -1.0), ("alpha", np.nan), ("alpha", np.inf), ("tolerance", -1e-9),
-     ("max_layers", 0), ("trajectory_every", 0),
-     ("stop", "soon"), ("include", ["everything"])],
-)  # fmt: skip
-def test_local_refuses_parameters_by_name(hardmax: Local, field: str, value: Any) -> None:
-    with pytest.raises(InvalidInput) as exc_info:
-        hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], **{field: value})
-    assert str(exc_info.value.param).startswith(field)
-    assert exc_info.value.message.startswith(field)
 
 
 def test_local_takes_leaders_and_assignments_as_a_server_does(hardmax: Local) -> None:
