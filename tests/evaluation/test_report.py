@@ -59,12 +59,6 @@ def test_page_escapes_texts_and_needs_nothing_else():
     assert not re.search(outside, html)
 
 
-def test_page_replaces_control_characters():
-    html = render_report(report_of(ROWS, text="red \x1b[31m and \u202eback"))
-    assert "\x1b" not in html
-    assert "\u202e" not in html
-
-
 def test_page_has_its_title_once_the_matrix_as_a_picture_and_the_baseline_next_to_the_figure():
     html = render_report(report_of(ROWS, baseline={"name": "TF-IDF", "accuracy": 0.25, "source": "x"}))
     body = html.partition("<main>")[2]

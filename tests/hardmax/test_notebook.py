@@ -87,12 +87,6 @@ def test_answer_folds_small_clusters_into_one_term_of_the_sum() -> None:
     assert rows[notebook.MAX_BARS - 1] == ["13 more clusters", f"{sum(2.0**-i for i in range(7, 20)):+.3f}"]
 
 
-def test_answer_names_a_cluster_by_words_and_not_by_marks() -> None:
-    words = cluster("superb", 2.0) | {"words": ["superb", ",", "a", "a", "."]}
-    rows = rows_of(answer(clusters=[words, cluster("!", -1.0, 1)]))
-    assert rows[:2] == [["superb, a", "+2.000"], ["!", "-1.000"]]
-
-
 def per_label(*numbers: float) -> dict[str, float]:
     return dict(zip(("bad", "fair", "good"), numbers, strict=True))
 

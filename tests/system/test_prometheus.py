@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -72,21 +71,6 @@ def panels() -> list[dict[str, Any]]:
 
 def panel_queries() -> list[str]:
     return [target["expr"] for panel in panels() for target in panel["targets"]]
-
-
-def test_dashboard_panels_do_not_overlap_and_have_a_source() -> None:
-    sources = (ROOT / "docker/grafana/provisioning/datasources/prometheus.yaml").read_text()
-    (source,) = yaml.safe_load(sources)["datasources"]
-    cells: set[tuple[int, int]] = set()
-    for panel in panels():
-        grid = panel["gridPos"]
-        columns, rows = (range(grid[k], grid[k] + grid[size]) for k, size in ("xw", "yh"))
-        panel_cells = set(product(columns, rows))
-        assert not panel_cells & cells, panel["title"]
-        cells |= panel_cells
-        assert grid["x"] + grid["w"] <= 24
-        assert {target["datasource"]["uid"] for target in panel["targets"]} == {source["uid"]}
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 
 
 def test_alerts_and_dashboard_query_existing_metrics(exposed: str) -> None:
