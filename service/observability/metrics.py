@@ -6,6 +6,7 @@ temporary files, and changes nothing else there.
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from prometheus_client.registry import Collector
 from service.errors import ConfigurationError
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+MIN_FREE_BYTES = 4_000_000  # of the folder that workers share: each writes files of up to 256 kB
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -151,6 +153,11 @@ def shared_metrics() -> Iterator[None]:
         problem = f"{MULTIPROCESS_DIR}: several workers need a folder that can be written: {error.strerror}"
         raise ConfigurationError(problem, param=MULTIPROCESS_DIR) from None
     with folder:
+        free = shutil.disk_usage(folder.name).free
+        if free < MIN_FREE_BYTES:  # a process that writes to a mapped file on a full disk ends with SIGBUS
+            needed = f"several workers need {MIN_FREE_BYTES / 1e6:.0f} MB for metrics"
+            problem = f"{needed}; {Path(folder.name).parent} has {free / 1e6:.1f} MB left"
+            raise ConfigurationError(f"{MULTIPROCESS_DIR}: {problem}", param=MULTIPROCESS_DIR)
         os.environ[MULTIPROCESS_DIR] = folder.name
         yield
 

@@ -8,6 +8,7 @@ import pytest
 from server import eventually, run_python, serving
 
 from service.errors import ConfigurationError
+from service.observability import metrics
 from service.observability.metrics import MULTIPROCESS_DIR, Metrics, shared_metrics
 
 IMPORT = "from service.observability.metrics import Metrics"
@@ -63,6 +64,15 @@ def test_shared_metrics_need_a_folder_that_can_be_written(monkeypatch: pytest.Mo
     refusal = pytest.raises(ConfigurationError, match=f"{MULTIPROCESS_DIR}: several workers need a folder")
     with refusal, shared_metrics():
         pass
+
+
+def test_shared_metrics_need_a_folder_with_room(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers on a full disk once started, and ended with SIGBUS at their first request."""
+    monkeypatch.setattr(metrics, "MIN_FREE_BYTES", 1 << 60)
+    refusal = pytest.raises(ConfigurationError, match=f"{parent} has .* MB left")
+    with refusal, shared_metrics():
+        pass
+    assert not list(parent.iterdir())
 
 
 def test_counts_of_ended_workers_stay_and_their_files_and_gauges_go(parent: Path) -> None:
