@@ -82,7 +82,7 @@ def read_text_table(path: str, form: str | None, column: str | None) -> Table:
         table = _read_lines(text, source)
     else:
         table = _read_separated(text, source, "\t" if form == "tsv" else detect_delimiter(text))
-    notes = (f"{source} is no UTF-8, and is read as Windows-1252 (cp1252)",) if encoding == WINDOWS else ()
+    notes = (f"{source} is not UTF-8, and is read as Windows-1252 (cp1252)",) if encoding == WINDOWS else ()
     line_end = "\r\n" if "\r\n" in text[: text.find("\n") + 1] else "\n"
     text_format = replace(table.text_format, encoding=encoding, line_end=line_end)
     return replace(table, text_format=text_format, notes=notes)
@@ -213,7 +213,7 @@ def table_of_cells(cells: Sequence[Sequence[Any]], source: str, empty: str | Non
 
 
 def _is_header(first: Sequence[str], below: Sequence[Sequence[Any]]) -> bool:
-    """Return whether a row is a header: short names that are no numbers and do not recur below.
+    """Return whether a row is a header: short names that are not numbers and do not recur below.
 
     A single name is one word. The first of several names may be empty, as for an index of pandas.
     """

@@ -328,7 +328,7 @@ def test_text_file_is_written_as_it_was_read(
 def test_file_in_the_encoding_of_windows_is_named(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, "a.csv", "text;n\nCafé – gut;1\n".encode("cp1252")))
     assert table.rows == [{"text": "Café – gut", "n": "1"}]
-    assert table.notes == (f"{tmp_path}/a.csv is no UTF-8, and is read as Windows-1252 (cp1252)",)
+    assert table.notes == (f"{tmp_path}/a.csv is not UTF-8, and is read as Windows-1252 (cp1252)",)
 
 
 def test_csv_has_no_formulas(tmp_path: Path) -> None:
