@@ -1,8 +1,8 @@
 """create_app(settings): the application, composed of the service's parts, routes and middleware."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -21,8 +21,8 @@ from service import __version__
 from service.errors import HardmaxError
 from service.http.dependencies import REQUIRE_API_KEY
 from service.http.errors import handle_error
-from service.http.examples import declare_headers, restore_nulls
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware, RootPathMiddleware
+from service.http.openapi import declare_headers, restore_nulls
 from service.http.routes import classify, huggingface, open_inference, operations, page, points
 from service.loaders import Loaders
 from service.runtime.registry import with_default_model
@@ -33,6 +33,7 @@ from service.wire.requests import ClassifyRequest, ControlRequest, DynamicsReque
 
 MIN_COMPRESSED_BYTES = 16_384  # an answer with leaders has 700 bytes per text
 COMPRESSION_LEVEL = 4
+Lifespan = Callable[[AppState, FastAPI], AbstractAsyncContextManager[None]]
 TAGS = [
     {"name": "inference", "description": "Classification of texts, point clouds, control and sequences."},
     {"name": "operations", "description": "Health, readiness, metrics, limits and model cards."},
@@ -80,12 +81,28 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         settings: the settings of the service.
         loaders: functions that load a bundle, by its kind; for tests.
     """
+    return make_app(settings, run_service, loaders=loaders)
+
+
+@asynccontextmanager
+async def run_service(service: AppState, app: FastAPI) -> AsyncIterator[None]:
+    """Start the service with the application, and stop it at the end."""
+    try:
+        await service.start()
+        await asyncio.to_thread(list, iter_route_contexts(app.routes))  # not in the first request
+        yield
+    finally:
+        await service.stop()
+
+
+def make_app(settings: Settings, lifespan: Lifespan, *, loaders: Loaders | None = None) -> FastAPI:
+    """Return the application; `lifespan` starts and stops its service."""
     service = AppState(with_default_model(settings), loaders)
     app = Application(
         title="hardmax",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=partial(_run, service),
+        lifespan=partial(lifespan, service),
         openapi_tags=TAGS,
         dependencies=REQUIRE_API_KEY,
         generate_unique_id_function=lambda route: route.name,  # the names in generated clients
@@ -106,17 +123,6 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
     for module in ROUTERS:
         app.include_router(module.router)
     return app
-
-
-@asynccontextmanager
-async def _run(service: AppState, app: FastAPI) -> AsyncIterator[None]:
-    """Start the service with the application, and stop it at the end."""
-    try:
-        await service.start()
-        await asyncio.to_thread(list, iter_route_contexts(app.routes))  # not in the first request
-        yield
-    finally:
-        await service.stop()
 
 
 def _middleware(service: AppState) -> list[Middleware]:

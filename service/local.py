@@ -25,7 +25,7 @@ from service.settings import Settings, load_settings
 from service.text.decision import describe_labels
 from service.text.pipeline import ClassificationTask, classify_all
 from service.wire.clouds import MODEL, describe_dynamics_result, find_control, read_options
-from service.wire.reading import validate
+from service.wire.documents import validate, write
 from service.wire.requests import ClassifyRequest
 from service.wire.texts import (
     Results,
@@ -35,7 +35,6 @@ from service.wire.texts import (
     read_tasks,
     select_searches,
 )
-from service.wire.writing import write
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from uvicorn.supervisors import Multiprocess
 
 from hardmax.formatting import shorten
 from service import __version__
-from service.app import create_app
+from service.app import Lifespan, make_app, run_service
 from service.errors import ConfigurationError, HardmaxError
 from service.memory import limit_heaps
 from service.observability.logging import configure
@@ -48,7 +48,7 @@ from service.state import AppState
 
 log = logging.getLogger(__name__)
 
-MakeApp = Callable[[Settings], FastAPI]
+MakeApp = Callable[[Settings, Lifespan], FastAPI]
 
 DRAIN_S = 0.3
 LAST_REQUESTS_S = 0.5
@@ -65,7 +65,7 @@ RETRY_S = 5.0  # before a worker that could not start ends, and is started again
 FAILED, MISCONFIGURED = 1, 2
 
 
-def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
+def serve(settings: Settings, make_app: MakeApp = make_app) -> int:
     """Serve until a signal stops the process.
 
     Returns:
@@ -167,34 +167,30 @@ def build_app(settings: Settings, make_app: MakeApp, announced: Event | None = N
     Args:
         announced: Set by the first ready worker of several, which logs the start for all.
     """
-    is_worker = multiprocessing.parent_process() is not None
-    if is_worker:
+    if multiprocessing.parent_process() is not None:  # a worker
         _configure_process(settings)
-    app = make_app(settings)
-    service: AppState = app.state.service
-    service.owns_process = True
-    load = app.router.lifespan_context
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        handle_signals(service)
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(load(app))
-            except HardmaxError as error:
-                exit_with_error(error, others_serve=announced is not None and announced.is_set())
-            ending = asyncio.create_task(_end_after_failure(service))
-            if announced is None or not announced.is_set():
-                log_startup(service)
-            if announced is not None:
-                announced.set()
-            yield
-            ending.cancel()
-
-    app.router.lifespan_context = lifespan
-    if is_worker:
         threading.Thread(target=_follow_supervisor, daemon=True).start()
+    app = make_app(settings, partial(_run_process, announced))
+    app.state.service.owns_process = True
     return app
+
+
+@contextlib.asynccontextmanager
+async def _run_process(announced: Event | None, service: AppState, app: FastAPI) -> AsyncIterator[None]:
+    """Start the service and announce it; end the process if it cannot start, or no longer works."""
+    handle_signals(service)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(run_service(service, app))
+        except HardmaxError as error:
+            exit_with_error(error, others_serve=announced is not None and announced.is_set())
+        ending = asyncio.create_task(_end_after_failure(service))
+        if announced is None or not announced.is_set():
+            log_startup(service)
+        if announced is not None:
+            announced.set()
+        yield
+        ending.cancel()
 
 
 def handle_signals(service: AppState) -> None:

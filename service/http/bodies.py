@@ -25,8 +25,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
-from service.wire.reading import MAX_JSON_BYTES, parse
-from service.wire.writing import write
+from service.wire.documents import MAX_JSON_BYTES, parse, write
 
 JSON = "application/json"
 NPY = "application/x-npy"

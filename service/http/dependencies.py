@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from service.memory import HeldSlots
+from service.runtime.registry import RegistryEntry
 from service.settings import PAGE_FILES
 from service.state import AppState
+from service.text.head import Head
 
 OPEN: dict[str, Any] = {"security": [{}]}  # in the document, of routes that need no key
 PUBLIC_ROUTES = frozenset(
@@ -29,21 +30,7 @@ async def get_service(request: Request) -> AppState:
     return service
 
 
-async def get_request_id(request: Request) -> str:
-    """Return the id of the request."""
-    request_id: str = request.state.request_id
-    return request_id
-
-
-async def get_held(request: Request) -> HeldSlots:
-    """Return what the request holds until it is answered."""
-    held: HeldSlots = request.state.held
-    return held
-
-
 ServiceDep = Annotated[AppState, Depends(get_service)]
-RequestId = Annotated[str, Depends(get_request_id)]
-HeldDep = Annotated[HeldSlots, Depends(get_held)]
 ModelInPath = Annotated[str, Path(description="The name of a model.")]
 VersionInPath = Annotated[str, Path(description="The digest of the model, or its first 12 digits.")]
 
@@ -86,19 +73,7 @@ async def get_label_options(
 LabelOptionsDep = Annotated[LabelOptions, Depends(get_label_options)]
 
 
-class Named(Protocol):
-    """A model, or its entry in the registry."""
-
-    @property
-    def name(self) -> str:
-        """The name of its bundle, with the version."""
-
-    @property
-    def digest(self) -> str:
-        """The digest of its bundle."""
-
-
-def record_models(request: Request, models: Iterable[Named], texts: int | None = None) -> None:
+def record_models(request: Request, models: Iterable[Head | RegistryEntry], texts: int | None = None) -> None:
     """Record which models answer, and how many texts, for the header of the response and for the log."""
     request.state.models = {model.name: model.digest for model in models}
     request.state.texts = texts
@@ -118,7 +93,7 @@ async def check_key(
     public = route in PUBLIC_ROUTES and (route != "/" or request.method != "POST")
     if not public:
         keys = (bearer.credentials if bearer else "", header or "")  # a proxy may use the other header
-        request.state.key_name = service.keys.check(
+        request.state.key = service.keys.check(
             *(stripped.encode("latin-1") for key in keys if (stripped := key.strip()))
         )
 

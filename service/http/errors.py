@@ -21,7 +21,7 @@ from starlette.types import Scope
 from service import errors
 from service.errors import HardmaxError
 from service.http.bodies import NO_STORE
-from service.wire.reading import NAME_CHARS, input_error
+from service.wire.documents import NAME_CHARS, input_error
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -94,9 +93,12 @@ class RequestContextMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                closing = (CLOSE_HEADER,) if self._service.draining else ()
-                added = (*SECURITY_HEADERS, (b"x-request-id", request_id), *closing)
-                message["headers"] = [*message.get("headers", ()), *added, *_model_header(state, status)]
+                headers = [*message.get("headers", ()), *SECURITY_HEADERS, (b"x-request-id", request_id)]
+                if self._service.draining:
+                    headers.append(CLOSE_HEADER)
+                if "models" in state and status < 400:
+                    headers.append((MODEL_DIGEST, ",".join(state["models"].values()).encode()))
+                message["headers"] = headers
             await send(message)
 
         try:
@@ -108,16 +110,10 @@ class RequestContextMiddleware:
                 route, method if method in METHODS else "other", status, seconds
             )
             page_file = route == PAGE_FILES and status < 400  # the page has forty files
-            extra = {name: state[name] for name in ("error", "key_name", "texts") if state.get(name)}
-            if models := state.get("models"):
-                extra["model"] = ",".join(models)
-            log_request(state["request_id"], method, route, status, seconds, debug=page_file, **extra)
-
-
-def _model_header(state: Mapping[str, Any], status: int) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the header that names the bundles which answered, by their digests."""
-    models: Mapping[str, str] | None = state.get("models")
-    return ((MODEL_DIGEST, ",".join(models.values()).encode()),) if models and status < 400 else ()
+            details = {name: state[name] for name in ("error", "key", "texts") if state.get(name)}
+            if "models" in state:
+                details["model"] = ",".join(state["models"])
+            log_request(state["request_id"], method, route, status, seconds, debug=page_file, **details)
 
 
 class RequestLimitMiddleware:
@@ -126,7 +122,8 @@ class RequestLimitMiddleware:
     def __init__(self, app: ASGIApp, service: AppState) -> None:
         self.app = app
         self._service = service
-        self._hosts = HostAndOriginCheck(service.settings)
+        self._host_check = HostCheck(service.settings)
+        self._origin_check = OriginCheck(service.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -135,7 +132,10 @@ class RequestLimitMiddleware:
         service, exchange = self._service, Exchange(scope, receive, send, self._service)
         service.running_requests += 1
         try:
-            self._hosts.check(scope)
+            headers = dict(scope["headers"])
+            self._host_check.check(scope, headers)
+            if scope["method"] in METHODS_WITH_BODY:
+                self._origin_check.check(headers)
             is_full = service.running_requests > service.settings.max_concurrent_requests
             if is_full and path_of(scope) not in PROBES:
                 raise Overloaded("too many requests at once (MAX_CONCURRENT_REQUESTS); try again shortly")
@@ -254,37 +254,44 @@ def is_own_origin(origin: bytes, host: bytes) -> bool:
     return own.removesuffix(port) == host.lower().removesuffix(port)
 
 
-class HostAndOriginCheck:
-    """Refuse requests that a page of another site makes a visitor's browser send.
+class HostCheck:
+    """Refuse requests that are addressed to another host, as Starlette's TrustedHostMiddleware does.
 
     With DNS rebinding, a page lets its own name point to this machine and reads responses as its own. Such
-    requests have the page's name as host: only the address that was connected to and the names of this
-    machine are allowed. Starlette's TrustedHostMiddleware checks neither that address nor origins. Writes
-    from other origins are refused unless CORS allows them.
+    requests have the page's name as host: only the address that was connected to, which Starlette's does not
+    know, and the names of this machine are allowed.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._any_host = settings.any_host
         self._hosts = frozenset(settings.host_names)
+
+    def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Raise MalformedInput for the host of another server, or for several hosts."""
+        count = [name for name, _ in scope["headers"]].count(b"host")
+        if count > 1 or (not count and scope["http_version"] == "1.1"):
+            raise MalformedInput("send exactly one Host header")
+        if not count or self._any_host:
+            return
+        match = match_host(headers[b"host"].decode("latin-1").lower())
+        name = match and (match["address"] or match["name"])
+        address, _ = scope.get("server") or ("", 0)
+        if not name or not (name in self._hosts or name == address or name.endswith(".localhost")):
+            raise MalformedInput("this is not a host name of this server: ALLOWED_HOSTS lists them")
+
+
+class OriginCheck:
+    """Refuse what a page of another site makes a visitor's browser write, unless CORS allows the origin."""
+
+    def __init__(self, settings: Settings) -> None:
         self._origins = frozenset(settings.cors_origins)
 
-    def check(self, scope: Scope) -> None:
-        """Raise MalformedInput for a host of another server, Forbidden for a write from a foreign origin."""
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
-            raise MalformedInput("send exactly one Host header")
-        if hosts and not self._any_host:
-            match = match_host(hosts[0].decode("latin-1").lower())
-            name = match and (match["address"] or match["name"])
-            address, _ = scope.get("server") or ("", 0)
-            if not name or not (name in self._hosts or name == address or name.endswith(".localhost")):
-                raise MalformedInput("this is not a host name of this server: ALLOWED_HOSTS lists them")
-        if scope["method"] in METHODS_WITH_BODY and "*" not in self._origins:
-            headers = dict(scope["headers"])
-            origin, site = headers.get(b"origin", b""), headers.get(b"sec-fetch-site", b"")
-            if site:  # older browsers send only the origin
-                foreign = site in (b"cross-site", b"same-site")
-            else:
-                foreign = bool(origin) and not is_own_origin(origin, headers.get(b"host", b""))
-            if foreign and origin.decode("latin-1") not in self._origins:
-                raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        """Raise Forbidden for a request of a foreign origin."""
+        origin, site = headers.get(b"origin", b""), headers.get(b"sec-fetch-site", b"")
+        if site:  # older browsers send only the origin
+            foreign = site in (b"cross-site", b"same-site")
+        else:
+            foreign = bool(origin) and not is_own_origin(origin, headers.get(b"host", b""))
+        if foreign and not self._origins & {"*", origin.decode("latin-1")}:
+            raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")

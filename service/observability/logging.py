@@ -43,22 +43,12 @@ def queue_handler(
 
 
 def log_request(
-    request_id: str,
-    method: str,
-    route: str,
-    status: int,
-    seconds: float,
-    *,
-    error: str | None = None,
-    key_name: str | None = None,
-    model: str | None = None,
-    texts: int | None = None,
-    debug: bool = False,
+    request_id: str, method: str, route: str, status: int, seconds: float, *, debug: bool, **details: object
 ) -> None:
     """Log a request.
 
-    `error` is the error type of the answer, `key_name` the name of the API key, `model` the models that
-    answer, and `texts` the number of texts.
+    Details are `error` (the type of the answer), `key` (the name of the API key), `model` (the models that
+    answer) and `texts` (the number of texts).
     """
     fields = {
         "logger": "access",
@@ -67,25 +57,12 @@ def log_request(
         "status": status,
         "duration_s": round(seconds, 6),
         "request_id": request_id,
+        **details,
     }
-    line = "%s %s %d %.1f ms %s"
-    if error is not None:
-        fields["error"] = error
-        line = f"{line} {error}"
-    for name, value in {"key": key_name, "model": model, "texts": texts}.items():
-        if value is not None:
-            fields[name] = value
-            line = f"{line} {name}={value}"
-    access.log(
-        logging.DEBUG if debug else logging.INFO,
-        line,
-        method,
-        route,
-        status,
-        seconds * 1e3,
-        request_id,
-        extra={"fields": fields},
-    )
+    more = [f" {value}" if name == "error" else f" {name}={value}" for name, value in details.items()]
+    arguments = method, route, status, seconds * 1e3, request_id, "".join(more)
+    level = logging.DEBUG if debug else logging.INFO
+    access.log(level, "%s %s %d %.1f ms %s%s", *arguments, extra={"fields": fields})
 
 
 class BoundedQueueHandler(QueueHandler):

@@ -10,7 +10,7 @@ import numpy as np
 
 from service.cloud.points import Floats, check_finite, check_size
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
-from service.wire.reading import Raw, parse_object
+from service.wire.documents import Raw, parse_object
 
 MAX_HEADER_BYTES = 65_536  # of an npy file
 MAX_EXACT_INTEGER = 2.0**53  # double precision represents every integer up to this one

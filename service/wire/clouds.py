@@ -17,9 +17,8 @@ from service.errors import InvalidInput, MalformedInput
 from service.sequences import SequenceClassifier
 from service.settings import Settings
 from service.wire.arrays import as_array, read_npy, read_rows
-from service.wire.reading import Raw, parse_json, validate
+from service.wire.documents import MAX_ANSWER_BYTES, Raw, check_answer, parse_json, validate, write
 from service.wire.requests import ControlParameters, DynamicsParameters
-from service.wire.writing import MAX_ANSWER_BYTES, check_answer, write
 
 INDEX = re.compile("0|[1-9][0-9]{0,8}")
 MODEL = "dynamics"  # the bundle that runs clouds

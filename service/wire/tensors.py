@@ -8,9 +8,8 @@ import numpy as np
 
 from service.errors import InvalidInput, MalformedInput, TooLarge
 from service.text.pipeline import Answer
+from service.wire.documents import MAX_JSON_BYTES, parse, write
 from service.wire.protocols import InferRequest
-from service.wire.reading import MAX_JSON_BYTES, parse
-from service.wire.writing import write
 
 INPUT = "text"
 DEFAULT_OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "abstain_reason": "BYTES"}

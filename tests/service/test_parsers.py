@@ -33,9 +33,8 @@ from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
 from service.wire.arrays import read_npy, read_rows
-from service.wire.reading import parse
+from service.wire.documents import parse, write
 from service.wire.requests import ClassifyRequest, ControlParameters, DynamicsParameters
-from service.wire.writing import write
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
 

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from service import server
-from service.app import create_app
+from service.app import Lifespan, make_app
 from service.loaders import Loaders, domain_loaders
 from service.runtime.bundle import Bundle
 from service.runtime.registry import Loader
@@ -54,10 +54,10 @@ def loaders_with_encoder(encoder_class: type[Encoder]) -> Loaders:
     return loaders
 
 
-def create_faulty_app(settings: Settings) -> FastAPI:
+def create_faulty_app(settings: Settings, lifespan: Lifespan) -> FastAPI:
     """Create the application with that model, and a route whose thread nothing can interrupt."""
     server.KILL_AFTER_S = float(os.environ.get(KILL_AFTER_S, server.KILL_AFTER_S))
-    app = create_app(settings, loaders=loaders_with_encoder(CrashingEncoder))
+    app = make_app(settings, lifespan, loaders=loaders_with_encoder(CrashingEncoder))
 
     @app.get("/stuck")
     async def stuck() -> None:

@@ -21,9 +21,10 @@ import httpx
 from fastapi import FastAPI
 from server import Server, eventually
 
-from service.app import create_app
+from service.app import Lifespan, make_app
 from service.server import serve
 from service.settings import Settings, load_settings
+from service.state import AppState
 
 TICK_S = 0.001
 MAX_STALL_S = 0.05  # docs/concepts/verification.md
@@ -96,21 +97,18 @@ def measure_stall(
     return min(stalls, key=lambda stall: max(stall["turn_s"], stall["step_s"]))
 
 
-def create_monitored_app(settings: Settings) -> FastAPI:
+def create_monitored_app(settings: Settings, lifespan: Lifespan) -> FastAPI:
     """Create the application with a monitor of its event loop."""
     monitor = StallMonitor()
     monitor.install_profiler()
-    app = create_app(settings)
-    lifespan = app.router.lifespan_context
 
     @asynccontextmanager
-    async def monitored(app: FastAPI) -> AsyncIterator[None]:
-        async with lifespan(app):
+    async def monitored(service: AppState, app: FastAPI) -> AsyncIterator[None]:
+        async with lifespan(service, app):
             monitor.start(asyncio.get_running_loop())
             yield
 
-    app.router.lifespan_context = monitored
-    return app
+    return make_app(settings, monitored)
 
 
 if __name__ == "__main__":

@@ -10,36 +10,29 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hardmax.models.texts import ClassifyResponse
-from service.http import examples
+from service.http import openapi
 from service.http.bodies import json_body, reply, write_answers
-from service.http.dependencies import AcceptBlankDep, HeldDep, LabelOptions, ServiceDep, record_models
+from service.http.dependencies import AcceptBlankDep, LabelOptions, ServiceDep, record_models
 from service.state import AppState
 from service.text.decision import abstain_as_neutral
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
+from service.wire.documents import check_answer, write_entries
 from service.wire.prices import check_answers, check_searches, is_large
 from service.wire.requests import ClassifyRequest
-from service.wire.texts import (
-    add_searches,
-    build_document,
-    raise_first,
-    read_tasks,
-    select_searches,
-)
-from service.wire.writing import check_answer, write_entries
+from service.wire.texts import add_searches, build_document, raise_first, read_tasks, select_searches
 
 router = APIRouter(tags=["inference"])
 
 
 @router.post(
     "/classify",
-    **examples.route(ClassifyRequest, examples.CLASSIFY, ClassifyResponse, examples.CLASSIFIED),
+    **openapi.route("classify", ClassifyRequest, ClassifyResponse),
     summary="Classify texts with exact explanations",
 )
 async def classify(
     body: Annotated[ClassifyRequest, json_body(ClassifyRequest)],
     request: Request,
     service: ServiceDep,
-    held: HeldDep,
     accept_blank: AcceptBlankDep,
 ) -> Response:
     """Return the label of each text with its exact explanation.
@@ -50,7 +43,8 @@ async def classify(
     text as sent, in code points or in UTF-16 units (`offset_unit`). Clusters and their leaders are sorted by
     the size of their contribution.
     """
-    await service.load_models(body.model or service.settings.default_model)
+    model = body.model or service.settings.default_model
+    await service.load_models(model)
     tasks = read_tasks(body, service.registry.find, service.settings, accept_blank=accept_blank)
     heads = tasks[0].options.heads
     record_models(request, heads, len(tasks))
@@ -58,15 +52,14 @@ async def classify(
     if searches:
         await asyncio.to_thread(check_searches, tasks, searches, service.settings)
     if is_large(tasks):
-        await held.take(service.large_texts)
+        await request.state.held.take(service.large_texts)
     results = await queue_tasks(service, tasks)
     submit = partial(service.texts.submit, tasks[0].options.encoder, admitted=True)
     for task, answers in zip(tasks, results, strict=True) if searches else ():  # one after the other
         await add_searches(task, answers, searches, submit)
-    document = build_document(body.model or service.settings.default_model, heads, results)
-    document = {"id": request.state.request_id, **document}
-    written = await write_answers(partial(write_entries, document), len(tasks), is_long=bool(held))
-    return reply(check_answer(written))
+    document = {"id": request.state.request_id, **build_document(model, heads, results)}
+    write = partial(write_entries, document)
+    return reply(check_answer(await write_answers(write, len(tasks), is_long=bool(request.state.held))))
 
 
 async def queue_tasks(service: AppState, tasks: Sequence[ClassificationTask]) -> list[list[Answer]]:

@@ -18,17 +18,17 @@ from starlette.responses import Response
 
 from hardmax.models.document import Items
 from service.errors import InvalidInput
-from service.http import examples
+from service.http import openapi
 from service.http.bodies import json_body, reply, write_answers
 from service.http.dependencies import LabelOptions, LabelOptionsDep, ModelInPath, ServiceDep
 from service.http.routes.classify import label_texts
 from service.state import AppState
 from service.text.decision import MAX_LABEL_CHARS, MAX_LABELS
 from service.text.pipeline import Answer, ClassifyOptions
+from service.wire.documents import write_list
 from service.wire.protocols import ProtocolRequest, ResponseModel
 from service.wire.requests import TEXTS
 from service.wire.texts import find_heads
-from service.wire.writing import write_list
 
 ABSTAINED = "x-abstained"
 MAX_LISTED = 256  # in that header: proxies accept headers of 4 kB
@@ -88,7 +88,7 @@ EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]
 
 router = APIRouter(tags=["other clients"])
 SCORES_MODEL = list[LabelScore] | list[list[LabelScore]]
-ENDPOINT = examples.route(EndpointRequest, examples.ENDPOINT_INPUTS, SCORES_MODEL, [examples.SCORES])
+ENDPOINT = openapi.route("endpoint", EndpointRequest, SCORES_MODEL)
 
 
 @router.post("/", **ENDPOINT, summary="Classify texts, as an inference endpoint")
@@ -111,7 +111,7 @@ async def endpoint_of_model(
 
 @router.post(
     "/predict",
-    **examples.route(PredictRequest, examples.ENDPOINT_INPUTS, SCORES_MODEL, examples.SCORES),
+    **openapi.route("predict", PredictRequest, SCORES_MODEL),
     summary="Classify texts, as text-embeddings-inference",
 )
 async def predict(

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from service import __version__
 from service.errors import InvalidInput, NotFound
-from service.http import examples
+from service.http import openapi
 from service.http.bodies import BINARY, NO_STORE, UntypedBodyDep, parse_body, reply, write_answers
 from service.http.dependencies import OPEN, LabelOptionsDep, ModelInPath, ServiceDep, VersionInPath
 from service.http.routes.classify import label_texts
@@ -47,7 +47,7 @@ extensions = APIRouter(prefix="/v2", tags=["other clients"])
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of error responses in the protocol's shape."""
-    return examples.responses(errors=statuses, error_type=ProtocolError)
+    return openapi.responses(errors=statuses, error_type=ProtocolError)
 
 
 JSON_LENGTH = {
@@ -61,8 +61,8 @@ PROTOCOL_PROBE: dict[str, Any] = {"response_class": Response, "responses": error
 READY: dict[str, Any] = {"response_class": Response, "responses": errors(401, 404, 422, 503)}
 INFER_ROUTE: dict[str, Any] = {
     "response_model": InferResponse,
-    "responses": examples.responses(examples.INFERRED, BINARY, error_type=ProtocolError),
-    "openapi_extra": {**examples.body(examples.INFER, InferRequest, BINARY), "parameters": [JSON_LENGTH]},
+    "responses": openapi.responses("infer", BINARY, error_type=ProtocolError),
+    "openapi_extra": {**openapi.body("infer", InferRequest, BINARY), "parameters": [JSON_LENGTH]},
 }
 
 
@@ -202,7 +202,7 @@ async def version_infer(
 
 @extensions.get(
     "/models/stats",
-    responses=errors(*examples.ALL),
+    responses=errors(*openapi.ERRORS),
     summary="List models and versions, as Triton's statistics",
 )
 async def statistics(service: ServiceDep) -> Statistics:
@@ -213,7 +213,7 @@ async def statistics(service: ServiceDep) -> Statistics:
 
 @extensions.post(
     "/repository/index",
-    responses=errors(*examples.ALL),
+    responses=errors(*openapi.ERRORS),
     summary="List models and refused bundles, as Triton",
 )
 async def repository_index(service: ServiceDep) -> list[IndexEntry]:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from hardmax.models.service import Info, Limits, LoadError, ModelCard, ModelList
 from service import __version__
 from service.errors import NotFound
-from service.http import examples
+from service.http import openapi
 from service.http.bodies import reply, reply_json
 from service.http.dependencies import OPEN, ModelInPath, ServiceDep
 from service.observability.metrics import CONTENT_TYPE
@@ -21,7 +21,7 @@ from service.text.decision import describe_labels
 from service.wire.protocols import ResponseModel
 
 router = APIRouter(tags=["operations"])
-PROBE: dict[str, Any] = {"responses": examples.responses(errors=(503,)), "openapi_extra": OPEN}
+PROBE: dict[str, Any] = {"responses": openapi.responses(errors=(503,)), "openapi_extra": OPEN}
 
 
 class Health(ResponseModel):
@@ -56,7 +56,7 @@ async def ready(service: ServiceDep) -> Ready:
     return Ready(status="ready")
 
 
-@router.get("/info", responses=examples.responses(errors=(401,)), summary="Get version, provider and limits")
+@router.get("/info", responses=openapi.responses(errors=(401,)), summary="Get version, provider and limits")
 async def info(service: ServiceDep) -> Info:
     """Return the version, the provider, the default model, the limits and the bundles that were refused."""
     settings, refused = service.settings, service.registry.refused
@@ -74,7 +74,7 @@ async def info(service: ServiceDep) -> Info:
 @router.get(
     "/models",
     response_model=ModelList,
-    responses=examples.responses(errors=(401,)),
+    responses=openapi.responses(errors=(401,)),
     summary="List the cards of all models",
 )
 async def models(service: ServiceDep) -> Response:
@@ -86,7 +86,7 @@ async def models(service: ServiceDep) -> Response:
 @router.get(
     "/models/{name}",
     response_model=ModelCard,
-    responses=examples.responses(errors=(401, 404, 422)),
+    responses=openapi.responses(errors=(401, 404, 422)),
     summary="Get the card of a model",
 )
 async def model(service: ServiceDep, name: ModelInPath) -> Response:

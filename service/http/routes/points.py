@@ -20,7 +20,7 @@ from hardmax.models.clouds import ControlResponse, DynamicsResult
 from hardmax.models.sequences import SequencesResponse
 from service.cloud.dynamics import Dynamics, Progress
 from service.errors import DeadlineExceeded, HardmaxError
-from service.http import examples
+from service.http import openapi
 from service.http.bodies import (
     JSON,
     MAX_SENT_BYTES,
@@ -32,7 +32,7 @@ from service.http.bodies import (
     preferred_type,
     reply,
 )
-from service.http.dependencies import HeldDep, RequestId, ServiceDep, record_models
+from service.http.dependencies import ServiceDep, record_models
 from service.http.errors import DEADLINE_MESSAGE, describe_error, error_document, log_error
 from service.runtime.bundle import version_of
 from service.sequences import SequenceClassifier
@@ -47,8 +47,8 @@ from service.wire.clouds import (
     read_npy_dynamics,
     size_limits,
 )
+from service.wire.documents import validate, write
 from service.wire.prices import body_s, sequences_s
-from service.wire.reading import validate
 from service.wire.requests import (
     ControlRequest,
     DynamicsParameters,
@@ -56,7 +56,6 @@ from service.wire.requests import (
     SequencesEnvelope,
     SequencesRequest,
 )
-from service.wire.writing import write
 
 UNBUFFERED = {"x-accel-buffering": "no"}  # nginx passes each line on at once
 CONTROL_TIME_SHARE = 0.8  # of its time, after which a search answers with the best form so far
@@ -77,13 +76,11 @@ QUERY = [
 @router.post(
     "/dynamics",
     response_model=DynamicsResult,
-    responses=examples.responses(examples.RESULT, NDJSON),
-    openapi_extra={**examples.body(examples.DYNAMICS, DynamicsRequest, NPY), "parameters": QUERY},
+    responses=openapi.responses("dynamics", NDJSON),
+    openapi_extra={**openapi.body("dynamics", DynamicsRequest, NPY), "parameters": QUERY},
     summary="Run a point cloud to its certified limits",
 )
-async def dynamics(
-    body: BodyDep, request: Request, service: ServiceDep, request_id: RequestId, held: HeldDep
-) -> Response:
+async def dynamics(body: BodyDep, request: Request, service: ServiceDep) -> Response:
     """Run hardmax attention on a point cloud until its limits are certified.
 
     The request is JSON, or the array as `application/x-npy` with the parameters in the query. The response is
@@ -102,9 +99,9 @@ async def dynamics(
         answer_dynamics,
         model,
         read,
-        request_id,
+        request.state.request_id,
         seconds=body_s(len(body.content), is_npy=body.media_type == NPY),
-        held=held,
+        held=request.state.held,
     )
     if answer_type == NDJSON:
         return await _stream(_lines(work), request)
@@ -192,16 +189,14 @@ def _error_line(error: HardmaxError, request: Request) -> bytes:
 
 @router.post(
     "/sequences/classify",
-    **examples.route(SequencesRequest, examples.SEQUENCES, SequencesResponse, examples.LABELS),
+    **openapi.route("sequences", SequencesRequest, SequencesResponse),
     summary="Classify sequences of points",
 )
-async def classify_sequences(
-    body: BodyDep, request: Request, service: ServiceDep, request_id: RequestId, held: HeldDep
-) -> Response:
+async def classify_sequences(body: BodyDep, request: Request, service: ServiceDep) -> Response:
     """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
     limits = {"max_arrays": service.settings.max_client_batch_size, **size_limits(service.settings)}
     # the name of the model is in the body: a long one is a job of its own
-    parse = partial(service.compute.run, seconds=body_s(len(body.content)), held=held)
+    parse = partial(service.compute.run, seconds=body_s(len(body.content)), held=request.state.held)
     sequences, document = await parse_body(parse, read_arrays, body.content, "sequences", **limits)
     name = validate(document, SequencesEnvelope).model
     await service.load_models(name)
@@ -210,18 +205,18 @@ async def classify_sequences(
     model: SequenceClassifier = entry.model
     seconds = sequences_s(map(len, sequences), model.dimension)
     names = {"model": name, "model_version": version_of(entry.name)}
-    arguments = model, names, sequences, request_id
-    return reply(await service.compute.run(answer_sequences, *arguments, seconds=seconds, held=held))
+    arguments = model, names, sequences, request.state.request_id
+    return reply(
+        await service.compute.run(answer_sequences, *arguments, seconds=seconds, held=request.state.held)
+    )
 
 
 @router.post(
     "/control",
-    **examples.route(ControlRequest, examples.CONTROL, ControlResponse, examples.CONTROLLED),
+    **openapi.route("control", ControlRequest, ControlResponse),
     summary="Find a matrix A under which chosen points lead",
 )
-async def control(
-    body: BodyDep, request: Request, service: ServiceDep, request_id: RequestId, held: HeldDep
-) -> Response:
+async def control(body: BodyDep, request: Request, service: ServiceDep) -> Response:
     """Find a matrix A under which chosen points are leaders.
 
     `assignment` names the leader of each token, `leaders` only the tokens that should lead. The answer is a
@@ -230,6 +225,8 @@ async def control(
     """
     end_s = time.monotonic() + CONTROL_TIME_SHARE * service.settings.request_timeout_s
     model = _find_dynamics(service, request)
-    arguments = body.content, model, service.settings, end_s, request_id
+    arguments = body.content, model, service.settings, end_s, request.state.request_id
     seconds = body_s(len(body.content))
-    return reply(await service.compute.run(answer_control, *arguments, seconds=seconds, held=held))
+    return reply(
+        await service.compute.run(answer_control, *arguments, seconds=seconds, held=request.state.held)
+    )

@@ -27,7 +27,7 @@ from refusals import JSON, refusal
 from server import Server, serving
 from stall_server import MAX_PARSE_STALL_S, MAX_STALL_S, TARGET_STALL_S, measure_stall
 
-from service.wire.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_TEXT_ARRAYS, parse
+from service.wire.documents import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_TEXT_ARRAYS, parse
 from service.wire.requests import ClassifyRequest
 
 MB = 1_000_000

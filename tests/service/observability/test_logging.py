@@ -92,8 +92,9 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
             "/classify",
             429,
             0.0012345,
+            debug=False,
             error="overloaded",
-            key_name="shop",
+            key="shop",
             model="tiny@2",
             texts=3,
         )

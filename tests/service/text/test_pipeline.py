@@ -34,10 +34,9 @@ from service.text.pipeline import (
 )
 from service.text.spans import covered_words, merge_spans, to_codepoints
 from service.text.tokenizer import CHUNK_TOKENS, TokenizedText
+from service.wire.documents import MAX_ANSWER_BYTES, MAX_JSON_BYTES, write
 from service.wire.prices import MAX_ANSWERS, MAX_EXPLAINED_WORDS
-from service.wire.reading import MAX_JSON_BYTES
 from service.wire.texts import raise_first
-from service.wire.writing import MAX_ANSWER_BYTES, write
 
 
 def answers(head: Head, sources: Sequence[str], **options: Any) -> list[Answer]:

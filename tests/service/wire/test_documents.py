@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.errors import TooLarge
-from service.wire.writing import MAX_ANSWER_BYTES, check_answer, write, write_entries, write_list
+from service.wire.documents import MAX_ANSWER_BYTES, check_answer, write, write_entries, write_list
 
 
 def test_documents_with_arrays_are_written_as_json_writes_them() -> None:
