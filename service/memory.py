@@ -34,9 +34,6 @@ class HeldSlots:
     def __init__(self) -> None:
         self._held: list[Slots] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._held)
-
     async def take(self, slots: Slots) -> None:
         """Wait for one of these slots, unless the request has one."""
         if slots not in self._held:

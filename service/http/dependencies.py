@@ -35,17 +35,10 @@ ModelInPath = Annotated[str, Path(description="The name of a model.")]
 VersionInPath = Annotated[str, Path(description="The digest of the model, or its first 12 digits.")]
 
 
-async def get_accept_blank(
-    on_empty: Annotated[
-        Literal["error", "abstain"],
-        Query(description="With abstain, a blank text has the abstain_reason `empty`; it is an error else."),
-    ] = "error",
-) -> bool:
-    """Return whether blank texts are answered."""
-    return on_empty == "abstain"
-
-
-AcceptBlankDep = Annotated[bool, Depends(get_accept_blank)]
+OnEmpty = Annotated[
+    Literal["error", "abstain"],
+    Query(description="With abstain, a blank text has the abstain_reason `empty`; it is an error else."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +53,15 @@ class LabelOptions:
 async def get_label_options(
     request: Request,
     service: ServiceDep,
-    accept_blank: AcceptBlankDep,
     abstain: Annotated[
         Literal["neutral"] | None,
         Query(description="With neutral, the label is `neutral` where the model abstains."),
     ] = None,
+    on_empty: OnEmpty = "error",
 ) -> LabelOptions:
     """Return the options in the query."""
-    return LabelOptions(request, abstain == "neutral" or service.settings.abstain_as_neutral, accept_blank)
+    neutral = abstain == "neutral" or service.settings.abstain_as_neutral
+    return LabelOptions(request, neutral, on_empty == "abstain")
 
 
 LabelOptionsDep = Annotated[LabelOptions, Depends(get_label_options)]

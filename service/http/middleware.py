@@ -158,7 +158,7 @@ class Exchange:
         self._service = service
         self._max_bytes = service.settings.payload_limit_bytes
         self._small_bytes = min(LARGE_BYTES, self._max_bytes)
-        is_cloud = path_of(scope) in CLOUD_ROUTES
+        is_cloud = scope["path"].endswith(CLOUD_ROUTES)
         self._large = service.large_clouds if is_cloud else service.large_texts
         self._held = HeldSlots()
         self._watcher: asyncio.Task[None] | None = None

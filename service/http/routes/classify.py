@@ -12,7 +12,7 @@ from starlette.responses import Response
 from hardmax.models.texts import ClassifyResponse
 from service.http import openapi
 from service.http.bodies import json_body, reply, write_answers
-from service.http.dependencies import AcceptBlankDep, LabelOptions, ServiceDep, record_models
+from service.http.dependencies import LabelOptions, OnEmpty, ServiceDep, record_models
 from service.state import AppState
 from service.text.decision import abstain_as_neutral
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
@@ -33,7 +33,7 @@ async def classify(
     body: Annotated[ClassifyRequest, json_body(ClassifyRequest)],
     request: Request,
     service: ServiceDep,
-    accept_blank: AcceptBlankDep,
+    on_empty: OnEmpty = "error",
 ) -> Response:
     """Return the label of each text with its exact explanation.
 
@@ -45,21 +45,21 @@ async def classify(
     """
     model = body.model or service.settings.default_model
     await service.load_models(model)
-    tasks = read_tasks(body, service.registry.find, service.settings, accept_blank=accept_blank)
+    tasks = read_tasks(body, service.registry.find, service.settings, accept_blank=on_empty == "abstain")
     heads = tasks[0].options.heads
     record_models(request, heads, len(tasks))
     searches = select_searches(body)
     if searches:
         await asyncio.to_thread(check_searches, tasks, searches, service.settings)
-    if is_large(tasks):
+    if large := is_large(tasks):
         await request.state.held.take(service.large_texts)
     results = await queue_tasks(service, tasks)
     submit = partial(service.texts.submit, tasks[0].options.encoder, admitted=True)
     for task, answers in zip(tasks, results, strict=True) if searches else ():  # one after the other
         await add_searches(task, answers, searches, submit)
     document = {"id": request.state.request_id, **build_document(model, heads, results)}
-    write = partial(write_entries, document)
-    return reply(check_answer(await write_answers(write, len(tasks), is_long=bool(request.state.held))))
+    written = await write_answers(partial(write_entries, document), len(tasks), is_long=large)
+    return reply(check_answer(written))
 
 
 async def queue_tasks(service: AppState, tasks: Sequence[ClassificationTask]) -> list[list[Answer]]:
