@@ -22,6 +22,7 @@ from benchmarks.models import served
 from benchmarks.record import PRETRAINED, Case, Record, Table, argument_parser, timed
 from benchmarks.texts import draw
 from model_export.data.corpora import Rows, read_reviews, read_table
+from model_export.measure.scores import sigmoid
 from model_export.measure.served import ServedModel
 from service.text.counterfactual import find_counterfactual
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
@@ -58,7 +59,7 @@ class Explained:
         ]
         answers = iter(classify_all(texts))
         logits = np.array([0.0 if removed.all() else next(answers)[0]["logit"] for removed in removals])  # type: ignore[index]
-        return 1 / (1 + np.exp(-logits))
+        return sigmoid(logits)
 
     def explain(self, text: str) -> Sentence:
         (answer,) = self.model.classify([text])

@@ -15,7 +15,7 @@ seconds for each case: slower cases are repeated less often, and slower clouds a
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ SENTENCES = 1_024
 CLOUDS = tuple((n, d) for n in (1_000, 10_000, 100_000, 1_000_000) for d in (2, 4, 8, 16, 64))
 LAYERS = 4
 TILE = 1 << 27  # scores of one tile of queries: 1 GB of float64
+Clock = Callable[[Callable[[], None]], list[float]]  # the seconds of each run
 
 
 def main() -> None:
@@ -52,24 +53,17 @@ def main() -> None:
     runtime = Runtime(arguments.provider, intra_op_threads=torch.get_num_threads())
     n_different = count_different_answers(runtime, reviews(22, SENTENCES))
     record.note(f"answers that differ from those of the CPU: {n_different} of {SENTENCES}")
-    timer = Timer(patience=arguments.patience)
-    measure_chunks(record.table("Encoder alone", unit="chunks/s", better="higher"), runtime, timer)
+    clock = partial(run_times, repeats=REPEATS, budget_s=arguments.patience)
+    measure_chunks(record.table("Encoder alone", unit="chunks/s", better="higher"), runtime, clock)
     table = record.table("Sentences of 22 words", unit="sentences/s", better="higher")
-    measure_sentences(table, runtime, reviews(22, SENTENCES), timer)
-    measure_clouds(record.table("Layers of a cloud", unit="layers/s", better="higher"), runtime, timer)
+    measure_sentences(table, runtime, reviews(22, SENTENCES), clock)
+    measure_clouds(
+        record.table("Layers of a cloud", unit="layers/s", better="higher"),
+        runtime,
+        clock,
+        arguments.patience,
+    )
     record.write()
-
-
-@dataclass(frozen=True)
-class Timer:
-    """Runs a case `repeats` times after a warm run, or less often where that takes longer than `patience`."""
-
-    repeats: int = REPEATS
-    patience: float = PATIENCE_S
-
-    def seconds(self, run: Callable[[], None]) -> list[float]:
-        """Return the seconds of each run; of the warm one if there is no other."""
-        return run_times(run, self.repeats, self.patience)  # a run ends with its result in main memory
 
 
 def count_different_answers(runtime: Runtime, texts: Sequence[str]) -> int:
@@ -79,18 +73,18 @@ def count_different_answers(runtime: Runtime, texts: Sequence[str]) -> int:
     return sum(a != b for a, b in zip(*answers, strict=True))
 
 
-def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], timer: Timer) -> None:
+def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], clock: Clock) -> None:
     model = served(PRETRAINED[1], runtime)
     for explain in ("none", "leaders"):
 
         def run(explain: Any = explain) -> None:
             model.classify(texts, explain)
 
-        table.add("ours", {"explain": explain}, [len(texts) / s for s in timer.seconds(run)])
+        table.add("ours", {"explain": explain}, [len(texts) / s for s in clock(run)])
 
 
 @torch.inference_mode()
-def measure_chunks(table: Table, runtime: Runtime, timer: Timer, cases: Any = CHUNKS) -> None:
+def measure_chunks(table: Table, runtime: Runtime, clock: Clock, cases: Any = CHUNKS) -> None:
     encoder = served(PRETRAINED[1], runtime).encoder
     half = torch.float16 if runtime.provider == "cuda" else torch.float32
     width, hidden = DISTILBERT.width, DISTILBERT.hidden
@@ -116,10 +110,12 @@ def measure_chunks(table: Table, runtime: Runtime, timer: Timer, cases: Any = CH
 
         subjects = {"ours": hardmax_encoder, "soft, torch": soft_transformer, "products alone": roofline}
         for subject, run in subjects.items():
-            table.add(subject, {"chunks": n}, [n / s for s in timer.seconds(run)])
+            table.add(subject, {"chunks": n}, [n / s for s in clock(run)])
 
 
-def measure_clouds(table: Table, runtime: Runtime, timer: Timer, cases: Any = CLOUDS) -> None:
+def measure_clouds(
+    table: Table, runtime: Runtime, clock: Clock, patience_s: float = PATIENCE_S, cases: Any = CLOUDS
+) -> None:
     """Add `LAYERS` layers of Gaussian clouds of (points, dimension), without stopping at the certificate.
 
     A case that would be too slow if its time grew with the square of the points is left out.
@@ -138,10 +134,10 @@ def measure_clouds(table: Table, runtime: Runtime, timer: Timer, cases: Any = CL
 
         for subject, run in (("ours", hardmax_layers), ("torch", plain_layers)):
             case, expected_s = {"points": n, "d": d}, unit_s.get((subject, d), 0.0) * n**2
-            if expected_s > timer.patience:
+            if expected_s > patience_s:
                 table.add(subject, case, [], f"left out: up to {expected_s:.0f} s")
                 continue
-            samples = timer.seconds(run)
+            samples = clock(run)
             unit_s[subject, d] = min(samples) / n**2
             table.add(subject, case, [LAYERS / s for s in samples])
 

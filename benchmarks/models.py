@@ -13,7 +13,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -150,13 +149,3 @@ def export(model: torch.nn.Module, folder: Path, *, int8: bool = False) -> Path:
         quantize_dynamic(path, folder / "int8.onnx", per_channel=True)
         return folder / "int8.onnx"
     return path
-
-
-def fit_logistic(transformer: Callable[[Sequence[str]], Floats], rows: Sequence[Any], max_chars: int) -> Any:
-    """Fit a logistic regression on the frozen states of labelled rows, as users of sentence encoders do."""
-    from sklearn.linear_model import LogisticRegression
-
-    rows = sorted(rows, key=lambda row: len(row.text))  # texts of a batch are padded to the longest
-    texts = [row.text[:max_chars] for row in rows]
-    states = np.concatenate([transformer(texts[i : i + 32]) for i in range(0, len(texts), 32)])
-    return LogisticRegression(C=10, max_iter=500).fit(states, np.array([row.target == 1 for row in rows]))

@@ -22,7 +22,6 @@ from benchmarks.models import (
     SENTIMENT_SMALL,
     Floats,
     SoftTransformer,
-    fit_logistic,
     load_minilm,
     random_twin,
     served,
@@ -80,8 +79,13 @@ def fit_fast_text(rows: Rows) -> Predictor:
 
 
 def fit_regression(embed: Callable[[Sequence[str]], Floats], rows: Rows) -> Predictor:
-    """Return a logistic regression on the frozen states of a transformer."""
-    fitted = fit_logistic(embed, rows, MAX_FITTED_CHARS)
+    """Return a logistic regression on the frozen states of a transformer, as users of encoders fit it."""
+    from sklearn.linear_model import LogisticRegression
+
+    rows = sorted(rows, key=lambda row: len(row.text))  # texts of a batch are padded to the longest
+    texts = [row.text[:MAX_FITTED_CHARS] for row in rows]
+    states = np.concatenate([embed(texts[i : i + 32]) for i in range(0, len(texts), 32)])
+    fitted = LogisticRegression(C=10, max_iter=500).fit(states, [row.target == 1 for row in rows])
     return lambda texts: fitted.predict(embed(texts))
 
 

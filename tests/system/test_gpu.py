@@ -1,5 +1,6 @@
 """Results on CUDA are those of the CPU, up to rounding. Skipped without a GPU."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,13 @@ from clouds import TRIANGLE, run
 
 from benchmarks import gpu
 from benchmarks.gpu import (
-    Timer,
     count_different_answers,
     measure_chunks,
     measure_clouds,
     measure_sentences,
     torch_layers,
 )
-from benchmarks.record import PRETRAINED, Table
+from benchmarks.record import PRETRAINED, Table, run_times
 from model_export.measure.verify import Verifier
 from service.errors import ConfigurationError
 from service.loaders import domain_loaders
@@ -86,10 +86,10 @@ def test_benchmark_measures_every_case(provider: Any, monkeypatch: pytest.Monkey
         monkeypatch.setattr(gpu, "PRETRAINED", ("encoder-small", "sentiment-small"))
     runtime, texts = Runtime(provider), ["A superb film, warm and funny.", "Dull and far too long."]
     tables = [Table(name, "", "1/s", "higher") for name in ("chunks", "sentences", "clouds")]
-    timer = Timer(repeats=1)
-    measure_chunks(tables[0], runtime, timer, cases=[2])
-    measure_sentences(tables[1], runtime, texts, timer)
-    measure_clouds(tables[2], runtime, timer, cases=[(200, 2)])
+    clock = partial(run_times, repeats=1)
+    measure_chunks(tables[0], runtime, clock, cases=[2])
+    measure_sentences(tables[1], runtime, texts, clock)
+    measure_clouds(tables[2], runtime, clock, cases=[(200, 2)])
     subjects = [["ours", "soft, torch", "products alone"], ["ours", "ours"], ["ours", "torch"]]
     for table, expected in zip(tables, subjects, strict=True):
         assert [row.subject for row in table.rows] == expected
