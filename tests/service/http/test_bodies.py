@@ -38,7 +38,7 @@ BODY = b'{"input": "superb"}'
 @pytest.fixture(scope="module")
 def watched(models: Path) -> Iterator[Server]:
     """A server that measures how long its event loop was blocked."""
-    options = {"default_model": "tiny", "intra_op_threads": 1, "log_level": "error"}
+    options = {"default_model": "tiny", "intra_op_threads": 1, "log_level": "error", "request_timeout_s": 600}
     with serving(models, command=(stall_server.__file__,), **options) as server:
         yield server
 
