@@ -61,7 +61,7 @@ RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /tmp h
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["hardmax"]
-ARG VERSION=0.4.8
+ARG VERSION=0.5.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="hardmax" \
       org.opencontainers.image.description="Sentiment and text classification with exact, built-in explanations" \
