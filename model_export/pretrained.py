@@ -149,8 +149,6 @@ def set_special_tokens(encoder: Encoder, vocabulary: Vocabulary) -> None:
         special.handle: ["user", "someone", "friend"], special.link: ["link", "website", "page"],
     }.items():  # fmt: skip
         encoder.words.weight[token_id] = mean_of(words)
-    if not vocabulary.ratings:
-        return
     worst, middle, best = map(mean_of, RATING_WORDS)
     for step in range(RATING_STEPS + 1):
         share = abs(2 * step / RATING_STEPS - 1)

@@ -202,11 +202,10 @@ def write_encoder(
         "description": "A transformer whose heads attend to one token or to none, quantized to int8.",
         "layers": config.layers, "heads": config.heads, "width": config.width, **provenance,
     }  # fmt: skip
-    lists: dict[str, Any] = {
+    lists = {
         key: list(vocabulary.tokens) if field == "tokens" else sorted(getattr(vocabulary, field))
         for field, key in VOCABULARY_KEYS.items()
     }
-    lists["ratings"] = vocabulary.ratings
     weights = encoder_quantized.quantize(encoder)
     graph, float_graph = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
     bundle = write_bundle(models, ENCODER, card, graph, json.dumps(lists, ensure_ascii=False), float_graph)

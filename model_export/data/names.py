@@ -67,7 +67,7 @@ def make_vocabulary(cased: Iterable[str], tokens: Sequence[str]) -> Vocabulary:
     ambiguous = {word for word, share in shares.items() if AMBIGUOUS_NAME_SHARE < share <= NAME_SHARE}
     groups = GROUPS | _read_words("groups")
     ambiguous = (ambiguous | _read_words("ambiguous")) - groups
-    return Vocabulary(tokens, names - groups - ambiguous, ambiguous, groups, ratings=True)
+    return Vocabulary(tokens, names - groups - ambiguous, ambiguous, groups)
 
 
 def _read_words(name: str) -> set[str]:

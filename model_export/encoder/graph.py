@@ -31,8 +31,6 @@ NEVER = -(2.0**23)  # added to the score of padding: less than any score, and ex
 WEIGHTS = frozenset(
     "table table_unit positions word_steps null_key limit position_bias keys keys_unit".split()
 )
-# Weights of encoders of before 0.5. Delete them with the last such bundle.
-OLD_NAMES = {"of_place": "positions", "nobody": "null_key", "ask": "query", "ask_unit": "query_unit"}
 
 
 def to_onnx(weights: Weights, products: Products = "integer") -> onnx.ModelProto:
@@ -68,19 +66,11 @@ def to_onnx(weights: Weights, products: Products = "integer") -> onnx.ModelProto
 
 
 def read_weights(model: bytes) -> dict[str, Array]:
-    """Return the weights from which `to_onnx` made a graph; graphs of 0.3 do not contain `limit`."""
+    """Return the weights from which `to_onnx` made a graph."""
     graph = onnx.load_from_string(model).graph
-    weights: dict[str, Array] = {"limit": np.array(200, np.float32)}
-    for tensor in graph.initializer:
-        layer, dot, name = tensor.name.rpartition(".")
-        name = OLD_NAMES.get(name, name)
-        if dot or name in WEIGHTS:
-            weights[f"{layer}{dot}{name}"] = numpy_helper.to_array(tensor)
-    if weights["null_key"].dtype == np.uint8:
-        weights["null_key"] = (weights["null_key"].astype(np.int16) - ZERO).astype(np.int8)
-    stored = {tensor.name: tensor for tensor in graph.initializer}
-    old = stored.get("split_keys")
-    heads = numpy_helper.to_array(old)[3] if old else len(numpy_helper.to_array(stored["heads"]))
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    weights = {name: value for name, value in stored.items() if "." in name or name in WEIGHTS}
+    heads = len(stored["heads"])
     clip = any(node.op_type in ("ClippedUnits", "ClippedNorm") for node in graph.node)
     return {**weights, "clip": np.array(clip), "heads": np.array(heads)}
 

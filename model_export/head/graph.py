@@ -55,11 +55,7 @@ HULL_MARGIN = 1e-6  # a point deeper inside the hull cannot be a leader; far abo
 PADDING_SCORE = -1e6  # added to the scores of padding
 LINEAR_MAPS = ("first", "second", "read", "near")  # of integers, in the graph as uint8; 128 is zero
 UNITS = [f"{name}_{part}" for name in LINEAR_MAPS for part in ("unit", "bias")]
-WEIGHT_AXES = {  # the weights of a head, and the number of axes of each
-    **dict.fromkeys(("scale", "gamma", "pseudo_weight"), 0),
-    **dict.fromkeys((*UNITS, "hidden_steps", "b"), 1),
-    **dict.fromkeys((*LINEAR_MAPS, "v"), 2),
-}
+WEIGHTS = ("scale", "gamma", "pseudo_weight", *UNITS, "hidden_steps", "b", *LINEAR_MAPS, "v")
 
 
 def to_onnx(weights: Weights) -> onnx.ModelProto:
@@ -68,7 +64,7 @@ def to_onnx(weights: Weights) -> onnx.ModelProto:
     builder.add_points()
     builder.add_dynamics()
     builder.add_readout()
-    stored = {name: weights[name] for name in WEIGHT_AXES if name in weights} | {"v": weights["v"].T}
+    stored = {name: weights[name] for name in WEIGHTS if name in weights} | {"v": weights["v"].T}
     stored |= {name: _codes(stored[name]) for name in LINEAR_MAPS if name in stored}
     width, d = len(weights["first"]), builder.dimension
     model = builder.to_model(
@@ -206,15 +202,11 @@ def _codes(weight: Array) -> Array:
 
 
 def read_weights(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the weights from which `to_onnx` made the model.
-
-    Heads of before 0.5 have a first axis of heads. Delete the reshape with their last bundle.
-    """
+    """Return the weights from which `to_onnx` made the model."""
     weights = {}
     for tensor in model.graph.initializer:
-        if (name := tensor.name) in WEIGHT_AXES:
+        if (name := tensor.name) in WEIGHTS:
             value = numpy_helper.to_array(tensor)
-            value = value.reshape(value.shape[value.ndim - WEIGHT_AXES[name] :])
             is_code = name in LINEAR_MAPS
             weights[name] = (value.astype(np.int16) - ZERO).astype(np.int8) if is_code else value
     (plane,) = [output for output in model.graph.output if output.name == "plane"]

@@ -7,7 +7,7 @@ Hard attention heads determine which tokens a hidden state was computed from (th
 A chunk has 64 tokens at most: such a set is a number of 64 bits, and a union is an `or`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Self
@@ -35,10 +35,6 @@ TokenSets = NDArray[np.uint64]
 
 ENCODER_INPUTS = {"token_ids": "int64", "position_ids": "int64", "rows": "int64", "token_rows": "int64"}
 ENCODER_OUTPUTS = {"states": "uint8", "words": "uint8", "attends_to": "uint8"}
-# The names in graphs of before 0.5. Delete OLD_INPUTS, OLD_OUTPUTS and what uses them with the last such
-# bundle.
-OLD_INPUTS = {"pieces": "int64", "places": "int64", "rows": "int64"}
-OLD_OUTPUTS = {"states": "uint8", "words": "uint8", "follows": "uint8"}
 VOCABULARY_KEYS = {"tokens": "pieces", "names": "names", "ambiguous_names": "sometimes", "groups": "groups"}
 # Tokens in one inference. On a CPU, for each thread: more do not stay in a core's cache, so that 4,096 take
 # 1.3 times as long and 8,192 twice. On a GPU: a whole batch of the default MAX_BATCH_TOKENS.
@@ -81,7 +77,6 @@ class Encoder:
 
     def __init__(self, session: Session, vocabulary: Vocabulary, threads: int = 1) -> None:
         self._session = session
-        self._inputs = [spec.name for spec in session.inputs]
         tokens = TOKENS_PER_RUN[session.provider]
         self._tokens_per_run = tokens * threads if session.provider == "cpu" else tokens
         self._tokenizers = {fold: WordPieceTokenizer(vocabulary, fold_names=fold) for fold in (True, False)}
@@ -98,9 +93,7 @@ class Encoder:
         graph = bundle.graph_for(runtime.graphs)
         weights = None if graph is bundle.model else bundle.model
         session = runtime.open(graph, weights, bundle.name, whole_numbers=True)
-        is_old = any(spec.name in OLD_INPUTS.keys() - ENCODER_INPUTS for spec in session.inputs)
-        specs = (OLD_INPUTS, OLD_OUTPUTS) if is_old else (ENCODER_INPUTS, ENCODER_OUTPUTS)
-        check_graph(bundle.name, session, *specs)
+        check_graph(bundle.name, session, ENCODER_INPUTS, ENCODER_OUTPUTS)
         encoder = cls(session, read_vocabulary(bundle), runtime.intra_op_threads)
         zero = np.zeros(1, np.int64)
         encoder.encode([(zero, zero)], output_attentions=True)
@@ -131,9 +124,8 @@ class Encoder:
 
     def _encode(self, chunks: Sequence[Chunk], *, output_attentions: bool) -> list[EncoderOutput]:
         """Encode chunks in one inference."""
-        outputs = tuple(OLD_OUTPUTS if "pieces" in self._inputs else ENCODER_OUTPUTS)
-        names = outputs if output_attentions else outputs[:2]
-        states, embeddings, *attentions = self._session.run(assemble_chunks(chunks, self._inputs), names)
+        names = tuple(ENCODER_OUTPUTS)[: 3 if output_attentions else 2]
+        states, embeddings, *attentions = self._session.run(assemble_chunks(chunks), names)
         sizes = [len(token_ids) for token_ids, _ in chunks]
         bounds = pairwise([0, *accumulate(sizes)])
         pairs = [(states[begin:end], embeddings[begin:end]) for begin, end in bounds]
@@ -174,18 +166,17 @@ class Encoder:
         return list(zip(*counts, strict=True))
 
 
-def assemble_chunks(chunks: Sequence[Chunk], names: Iterable[str] = tuple(ENCODER_INPUTS)) -> dict[str, Ints]:
-    """Assemble the inputs of an encoder's graph, which have these names."""
+def assemble_chunks(chunks: Sequence[Chunk]) -> dict[str, Ints]:
+    """Assemble the inputs of an encoder's graph."""
     sizes = np.array([len(token_ids) for token_ids, _ in chunks])
     present = np.arange(sizes.max()) < sizes[:, None]
     rows = np.full(present.shape, sizes.sum())
     rows[present] = np.arange(sizes.sum())
     token_ids, position_ids = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
-    inputs = {
+    return {
         "token_ids": token_ids, "position_ids": position_ids, "rows": rows,
-        "token_rows": np.flatnonzero(present), "pieces": token_ids, "places": position_ids,
+        "token_rows": np.flatnonzero(present),
     }  # fmt: skip
-    return {name: inputs[name] for name in names}
 
 
 def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:
@@ -287,8 +278,7 @@ def read_vocabulary(bundle: Bundle) -> Vocabulary:
         problem = f"{bundle.name}: pieces.json needs at least {MIN_TOKENS} tokens"
         raise BundleError(problem, param="pieces.json")
     tokens, names, ambiguous, groups = lists.values()
-    ratings = document.get("ratings") is True
-    return Vocabulary(tokens, frozenset(names), frozenset(ambiguous), frozenset(groups), ratings)
+    return Vocabulary(tokens, frozenset(names), frozenset(ambiguous), frozenset(groups))
 
 
 def _rank_attended(counts: NDArray[np.int64], first_word: int) -> list[list[list[int]]]:

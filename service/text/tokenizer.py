@@ -62,18 +62,14 @@ class SpecialIds:
 # subtle: ++ and *+ do not backtrack, so they keep no state
 _LETTERS = r"[^\W\d_]++(?:[\u0300-\u036f]++[^\W\d_]*+)*+"
 _LINK = r"(?:https?://|www\.)\S"
-_RATING = r"""
-    | (?P<rating> (?<![\w.,:/-]) (?: \d{1,3}(?:[.,]\d)?(?:\ ?/\ ?|\ out\ of\ )(?:100|10|5)
-        | [0-5](?:[.,]\d)?[\ -]?stars? ) (?![\w/]|[.,:-]\d) | [★⭐]\ufe0f?(?:[★⭐☆✩]\ufe0f?)+ )"""
-
-
-def _compile_words(ratings: str) -> re.Pattern[str]:
-    return re.compile(
-        rf"""(?:
+_WORD = re.compile(
+    rf"""(?:
       (?P<word> (?!{_LINK}) {_LETTERS}(?:['’]{_LETTERS})*+ | ['’](?:s|m|d|re|ve|ll)\b )
     | (?P<markup> </?[a-z!][^<>]{{0,300}}> | &(?:\#\d{{1,7}}|[a-z]{{2,8}}); )
     | (?P<link> {_LINK}+ )
-    | (?P<handle> @\w+ ){ratings}
+    | (?P<handle> @\w+ )
+    | (?P<rating> (?<![\w.,:/-]) (?: \d{{1,3}}(?:[.,]\d)?(?:\ ?/\ ?|\ out\ of\ )(?:100|10|5)
+        | [0-5](?:[.,]\d)?[\ -]?stars? ) (?![\w/]|[.,:-]\d) | [★⭐]\ufe0f?(?:[★⭐☆✩]\ufe0f?)+ )
     | (?P<face> (?<!\w)[:;=]['’]?[-^o]?(?:[)(\]\[}}{{/\\|*]+|[DPpO3](?!\w)) | </?3(?!\w) )
     | (?P<number> \d+(?:[.,:/]\d+)*+(?:(?:st|nd|rd|th|s)\b)? )
     | (?P<break> \n )
@@ -81,11 +77,8 @@ def _compile_words(ratings: str) -> re.Pattern[str]:
     | (?P<mark> (?P<one>[^\w\s])(?P=one)* )
     )\ *+  # faster than a search that starts at each blank
     """,
-        re.VERBOSE | re.IGNORECASE,
-    )
-
-
-_WORD, _WORD_WITHOUT_RATINGS = _compile_words(_RATING), _compile_words("")
+    re.VERBOSE | re.IGNORECASE,
+)
 _SENTENCE_ENDS = frozenset(".!?…")
 _CAPITAL_EXPECTED_AFTER = _SENTENCE_ENDS | {":"}  # a capital letter after them does not mark a name
 _DRAWN_OUT = re.compile(r"(.)\1{2,}")
@@ -106,7 +99,6 @@ class Vocabulary:
     names: Collection[str]  # nearly always written with a capital: a name in either case
     ambiguous_names: Collection[str]  # a name when written with a capital inside a sentence
     groups: Collection[str]  # of people
-    ratings: bool = False  # whether ratings are tokens of their own; encoders before 0.5 have none
     special: ClassVar[SpecialIds] = SpecialIds()
 
 
@@ -198,7 +190,6 @@ class WordPieceTokenizer:
             "handle": (special.handle,),
             "link": (special.link,),
         }
-        self._pattern = _WORD if vocabulary.ratings else _WORD_WITHOUT_RATINGS
         self._folded_ids = frozenset(special.folded)
         self._unknown = (special.unknown,)
         self._ambiguous_names = frozenset(vocabulary.ambiguous_names)
@@ -213,7 +204,7 @@ class WordPieceTokenizer:
         in_sentence, sentence_ended, truncated = False, False, False
         previous: tuple[int, ...] = ()  # the tokens of the previous word of the sentence
         cache, folded_ids = self._cache, self._folded_ids
-        for match in self._pattern.finditer(text):
+        for match in _WORD.finditer(text):
             kind = match.lastgroup or ""
             surface = match[kind]
             if kind == "markup" or kind == "break":

@@ -24,7 +24,7 @@ from service.errors import BundleError
 from service.text.encoder import VOCABULARY_KEYS
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
-VOCABULARY = Vocabulary(**{field: WORD_LISTS[key] for field, key in VOCABULARY_KEYS.items()}, ratings=True)
+VOCABULARY = Vocabulary(**{field: WORD_LISTS[key] for field, key in VOCABULARY_KEYS.items()})
 TEXTS = [f"{a}, {b}." for a in TRAINING_TEXTS[:7] for b in TRAINING_TEXTS[:7]]
 LABELS = (0.0, 0.5, 1.0)
 SETS = {"films": [Row(text, LABELS[i % 3], ("validation", "test")[i % 2]) for i, text in enumerate(TEXTS)]}

@@ -22,7 +22,7 @@ from model_export.head.encoded import encode_texts
 from model_export.head.train import open_encoder
 from service.cli.main import main as hardmax_command
 from service.local import Local
-from service.settings import PRETRAINED_FOLDER, load_settings
+from service.settings import load_settings
 
 pytestmark = pytest.mark.timeout(600)  # some seconds on an idle machine
 
@@ -144,9 +144,10 @@ def test_verify_finds_the_encoder_of_a_head_in_another_folder(tmp_path, capsys):
 
 
 def test_verify_on_a_gpu_needs_graphs_for_gpus(tmp_path, capsys):
+    write_head(tmp_path, name="mine")
     (tmp_path / "rows.csv").write_text("text\na superb film\n")
-    head = PRETRAINED_FOLDER / "sentiment-small"
-    assert main(["verify", str(head), "--file", str(tmp_path / "rows.csv"), "--provider", "cuda"]) == 2
+    command = ["verify", str(tmp_path / "mine"), "--file", str(tmp_path / "rows.csv"), "--provider", "cuda"]
+    assert main([*command, "--encoders", str(tmp_path)]) == 2
     assert "has no graph for GPUs" in capsys.readouterr().err
 
 

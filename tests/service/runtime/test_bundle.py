@@ -69,17 +69,8 @@ def test_bundle_whose_card_is_not_json_is_refused(tmp_path: Path, content: bytes
         read_bundle(folder)
 
 
-@pytest.mark.parametrize("name", ["encoder-small", "sentiment-small"])
-def test_small_pretrained_models_have_no_graph_for_gpus_and_say_so(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    bundle = read_bundle(PRETRAINED_FOLDER / name)
-    assert bundle.graph_for("cuda") is bundle.model
-    assert caplog.messages == [f"{name} has no graph for GPUs; its integer products run on the CPU"]
-
-
-@pytest.mark.parametrize("name", ["encoder", "sentiment"])
-def test_default_pretrained_models_have_a_graph_for_gpus(name: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("name", ["encoder", "encoder-small", "sentiment", "sentiment-small"])
+def test_pretrained_models_have_a_graph_for_gpus(name: str, caplog: pytest.LogCaptureFixture) -> None:
     bundle = read_bundle(PRETRAINED_FOLDER / name)
     assert bundle.graph_for("cuda") is bundle.float_model
     assert bundle.graph_for("cpu") is bundle.model
