@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 from service.errors import HardmaxError, InferenceError, NotReady, Overloaded, TooLarge
@@ -177,6 +178,7 @@ class Lane:
         self._idle: list[Worker] = []
         self._open: set[Worker] = set()  # whose pipes are not closed yet
         self._starting = False
+        self._start_lock = Lock()  # a lane has one worker too many if two threads start one at once
         self._stopped = False
 
     def prepare(self) -> None:
@@ -226,7 +228,7 @@ class Lane:
         loop = asyncio.get_running_loop()
         worker = self._take_idle()
         if worker is None:
-            worker = await loop.run_in_executor(self._threads, self._start)
+            worker = await loop.run_in_executor(self._threads, self._take_or_start)
         call.worker = worker
         try:
             if call.left:
@@ -242,11 +244,12 @@ class Lane:
 
     def _take_idle(self) -> "Worker | None":
         """Return an idle worker; those whose process has ended are closed."""
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.usable:
-                return worker
-            self._threads.submit(self._close, worker)
+        with suppress(IndexError):  # two threads may take the last one
+            while True:
+                worker = self._idle.pop()
+                if worker.usable:
+                    return worker
+                self._threads.submit(self._close, worker)
         return None
 
     def _release(self, worker: "Worker") -> None:
@@ -259,6 +262,10 @@ class Lane:
             self._close(worker)
         else:
             self._threads.submit(self._replace, worker)
+
+    def _take_or_start(self) -> "Worker":
+        with self._start_lock:
+            return self._take_idle() or self._start()
 
     def _start(self) -> "Worker":
         worker = Worker(self._command, self._memory_bytes, demotes=self.options.is_short)
@@ -273,8 +280,9 @@ class Lane:
 
     def _add_idle(self) -> None:
         try:
-            if not self._open and not self._stopped:
-                self._idle.append(self._start())
+            with self._start_lock:
+                if not self._open and not self._stopped:
+                    self._idle.append(self._start())
         finally:
             self._starting = False
 
