@@ -126,10 +126,10 @@ def continued_recipe(name: str) -> Recipe:
     More than half of the texts are everyday sentences. In place of the teacher, the released `sentiment`
     answers for the others.
     """
-    default, lr = Recipe(), 1.2e-4 if name == PRETRAINED else 3e-4
+    default, lr = Recipe(), 1e-4 if name == PRETRAINED else 3e-4
     max_texts = {"yelp": 5_000, "tweets": 4_000, "film": 1_500, "shop": 1_000, "electronics": 2_000,
                  "phrases": 1_500, "wordnet": 3_000}  # fmt: skip
-    repeats = {"everyday": 4, "two_sided": 8}
+    repeats = {"everyday": 3, "two_sided": 4}
     return replace(
         default,
         sources={
@@ -140,7 +140,7 @@ def continued_recipe(name: str) -> Recipe:
             for name, source in default.sources.items()
         },
         reviews={"amazon": 80, "reviews": 170},
-        joined=6_000,
+        joined=4_000,
         layers=LAYERS[6],
         head=replace(default.head, width=MPNET.width if name == PRETRAINED else EncoderConfig().width),
         tune_jointly=replace(

@@ -2,21 +2,21 @@
 
 from collections import Counter
 
-from model_export.data.everyday import BLOCK_LINES, FOLDER, read_everyday
+from model_export.data.everyday import BLOCK_LINES, FOLDER, MARKS, read_everyday
 
 SENTENCES = read_everyday()
 
 
 def test_every_sentence_is_there_once_with_one_of_three_labels():
-    assert len(SENTENCES) == len({row.text for row in SENTENCES}) == 20_229
-    assert Counter(row.target for row in SENTENCES) == {0.0: 6_327, 0.5: 7_634, 1.0: 6_268}
-    assert Counter(row.split for row in SENTENCES) == {"train": 16_888, "validation": 1_637, "test": 1_704}
+    assert len(SENTENCES) == len({row.text for row in SENTENCES}) == 30_780
+    assert Counter(row.target for row in SENTENCES) == {0.0: 9_630, 0.5: 11_706, 1.0: 9_444}
+    assert Counter(row.split for row in SENTENCES) == {"train": 27_439, "validation": 1_637, "test": 1_704}
 
 
 def test_neighbouring_lines_of_a_block_share_a_split():
     split_of = {row.text: row.split for row in SENTENCES}
     for path in sorted(FOLDER.glob("*.tsv")):
-        if path.name in ("rationales.tsv", "two_sided.tsv"):
+        if path.name in MARKS:
             continue
         texts = [line.split("\t")[0] for line in path.read_text(encoding="utf-8").splitlines()]
         for start in range(0, len(texts), BLOCK_LINES):
@@ -25,7 +25,7 @@ def test_neighbouring_lines_of_a_block_share_a_split():
 
 def test_marked_words_occur_in_their_text():
     marked = [row for row in SENTENCES if row.marks]
-    assert len(marked) == 3_629
+    assert len(marked) == 5_295
     for row in marked:
         text = row.text.lower()
         assert all(word.lower() in text for words in row.marks.values() for word in words)
