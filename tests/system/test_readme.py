@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):8000")
 FILE = re.compile(r"`([\w./-]+\.(?:csv|ipynb|js|json|jsonl|lock|md|npy|py|sh|toml|tsv|txt|yaml))`")
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
 DIRS = "benchmarks deploy docker docs evaluation examples hardmax model_export results service tests".split()
+# They would replace the checkout under test; tests/system/test_wheel.py installs both distributions.
+SEPARATE_INSTALLATIONS = ("git clone", "pip install")
 GENERATED_FILES = {"answers.csv", "report.html", "card.json", "sbom.json"}
 MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -89,7 +92,7 @@ class DocumentRunner:
         for block in parse_blocks(document):
             if block.info == "console" or (include_no_run and block.info == "console no-run"):
                 for step in parse_steps(block):
-                    if not step.command.startswith("git clone"):
+                    if not step.command.startswith(SEPARATE_INSTALLATIONS):
                         self._compare(step.output, self.run_command(step.command))
                         n_commands += 1
             elif block.info == "python":
@@ -163,6 +166,18 @@ def test_readme_names_only_what_exists() -> None:
         if block.info == "console no-run":
             for step in parse_steps(block):
                 check_unrun_command(step.command)
+
+
+def test_readme_installs_distributions_by_their_names() -> None:
+    """pip refuses a requirement whose name is not that of the distribution in its folder."""
+    named = re.findall(
+        r'pip install "([\w-]+)(?:\[(\w+)\])? @ git\+<this repository>(?:#subdirectory=(\w+))?"', README
+    )
+    assert named
+    for name, extra, folder in named:
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+        assert name == project["name"]
+        assert not extra or extra in project["optional-dependencies"]
 
 
 def test_documents_are_in_the_table_of_contents() -> None:
