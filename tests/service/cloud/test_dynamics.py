@@ -1,13 +1,11 @@
-"""Dynamics: the facts of theory.md, the clouds of the paper, and the options of a run."""
+"""Dynamics: transformed clouds, the clouds of the paper, and the options and limits of a run."""
 
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from clouds import (
-    EDGE,
     EMERGING,
     SQUARE,
     TRIANGLE,
@@ -20,7 +18,7 @@ from clouds import (
     random_form,
     run,
 )
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
@@ -31,70 +29,6 @@ from service.errors import InvalidInput
 alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
 seeds = st.integers(0, 2**32 - 1)
 TRAJECTORY = frozenset({"trajectory"})
-
-
-def trajectory(Z: Floats, layers: int = 12, **options: Any) -> Floats:
-    result = run(Z, stop="never", max_layers=layers, include=TRAJECTORY, **options).trajectory
-    assert result.layers.tolist() == list(range(layers + 1))
-    return result.points
-
-
-# --- the facts of section 2
-
-
-@given(Z=clouds(), alpha=alphas, seed=seeds)
-def test_dynamics_nests_hulls_and_lets_norms_grow(Z: Floats, alpha: float, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    A = random_form(rng, Z.shape[1])
-    steps = trajectory(Z, alpha=alpha, A=A)
-    directions = rng.standard_normal((50, Z.shape[1]))
-    support = np.max(steps @ directions.T, axis=1)  # [layer, direction]: the hull's support function
-    assert (np.diff(support, axis=0) <= 1e-12 * abs(Z).max() * abs(directions).max()).all()
-    gamma = alpha / (1 + alpha)
-    for before, after in pairwise(steps):
-        c = before + (after - before) / gamma
-        minimum = reference.norms(before, A) ** 2 + gamma**2 * reference.norms(c - before, A) ** 2
-        assert (reference.norms(after, A) ** 2 >= minimum * (1 - 1e-12)).all()
-
-
-@given(Z=clouds(), alpha=alphas)
-def test_dynamics_leaders_never_move_and_only_grow_in_number(Z: Floats, alpha: float) -> None:
-    steps = trajectory(Z, alpha=alpha)
-    short = run(Z, alpha=alpha, stop="never", max_layers=3)
-    long = run(Z, alpha=alpha, stop="never", max_layers=12)
-    assert set(short.leaders.index) <= set(long.leaders.index)
-    for layer, index in zip(long.leaders.since_layer, long.leaders.index, strict=True):
-        positions = steps[layer:, index]
-        assert (positions == positions[0]).all()
-
-
-@given(seed=seeds, n=st.integers(1, 40), d=st.integers(2, 6))
-def test_dynamics_of_equal_norms_moves_no_token(seed: int, n: int, d: int) -> None:
-    rng = np.random.default_rng(seed)
-    A = random_form(rng, d)
-    Z = rng.standard_normal((n, d))
-    Z /= reference.norms(Z, A)[:, None]
-    result = run(Z, A=A)
-    assert (result.status, result.certified_layer) == ("certified", 0)
-    assert leader_since(result).tolist() == [0] * n
-    np.testing.assert_array_equal(result.limits, Z)
-
-
-@given(Z=clouds(), alpha=alphas, seed=seeds)
-def test_dynamics_of_one_longest_token_lets_it_lead(Z: Floats, alpha: float, seed: int) -> None:
-    A = random_form(np.random.default_rng(seed), Z.shape[1])
-    lengths = reference.norms(Z, A)
-    longest = int(lengths.argmax())
-    assume((np.delete(lengths, longest) < lengths[longest] * (1 - 1e-12)).all())
-    assert leader_since(run(Z, A=A, alpha=alpha))[longest] == 0
-
-
-@given(values=st.lists(st.integers(-300, 300).filter(bool), min_size=1, unique=True), alpha=alphas)
-def test_dynamics_on_a_line_is_led_by_its_ends(values: list[int], alpha: float) -> None:
-    result = run(np.array(values)[:, None] / 100, alpha=alpha)
-    high, low = max(values), min(values)
-    ends = [high] * (high > 0) + [low] * (low < 0)
-    assert {values[i] for i in result.leaders.index.tolist()} == set(ends)
 
 
 @given(seed=seeds, n=st.integers(1, 60), d=st.integers(1, 5), alpha=alphas)
@@ -140,17 +74,6 @@ def test_dynamics_of_the_clouds_of_the_paper(points: Floats, layers: list[int], 
     assert (result.leaders.followers[1] == 0) == (layers[1] > 0)
     assert result.clusters.tie.tolist() == [False] * 3
     assert result.clusters.size.sum() == len(points)
-
-
-def test_dynamics_square_has_clusters_between_corners() -> None:
-    result = run(SQUARE)
-    assert result.status == "certified"
-    clusters = result.clusters
-    assert [leaders.tolist() for leaders in clusters.leaders] == [[0], [1], [2], [3], [0, 1], [0, 2]]
-    assert clusters.tie.tolist() == [False] * 4 + [True] * 2
-    assert clusters.size.tolist() == [1, 1, 1, 2, 1, 1]
-    assert result.limits.tolist()[4:] == [[1, 0], [0, 1], [-1, -1]]
-    assert result.assignment.tolist() == [0, 1, 2, 3, 4, 5, 3]
 
 
 # --- runs
@@ -231,23 +154,6 @@ def test_dynamics_ends_where_it_should_and_names_what_it_reached(
         assert np.abs(result.points - result.limits).max() > 1e-7
 
 
-@pytest.mark.parametrize(
-    ("points", "resting"),
-    [(EDGE, [1]), ([[0, 2], [2, 0], [1, 1]], [2]), ([[0, 3], [3, 0], [1, 2], [2, 1]], [])],
-)
-def test_dynamics_certifies_tokens_that_rest_between_leaders(points: Any, resting: list[int]) -> None:
-    """A token in the middle of an edge is no leader, though it never moves; its cloud ended as converged."""
-    Z = np.asarray(points, float)
-    result = run(Z, stop="never", max_layers=3)
-    truth = reference.run(reference.to_fractions(Z), Fraction(1), 8)
-    assert (result.status, result.certified_layer) == ("certified", 0)
-    assert truth.certified_layer == 0
-    assert result.margin is not None
-    assert not set(result.leaders.index) & set(resting)
-    np.testing.assert_array_equal(result.points[resting], Z[resting])
-    np.testing.assert_allclose(result.limits, truth.targets.astype(float), atol=1e-15)
-
-
 def test_dynamics_converges_without_certificate_where_members_of_a_set_travel_for_ever() -> None:
     result = run(UNCERTIFIED)
     assert reference.run(reference.to_fractions(UNCERTIFIED), Fraction(1), 8).certified_layer is None
@@ -295,10 +201,6 @@ def test_dynamics_margin_is_the_smallest_relative_gap(points: Floats, minimum: f
     assert result.margin > minimum
 
 
-def test_dynamics_of_a_single_token_has_no_margin() -> None:
-    assert run([[1.0, 2.0]]).margin is None
-
-
 def test_dynamics_twins_share_a_cluster_and_weigh_twice() -> None:
     Z = np.array([[1, 1], [0.5, 0], [1, -1], [1, 1], [0.5, 0], [-0.0, 2], [0.0, 2]])
     result = run(Z, stop="never", max_layers=1)
@@ -338,15 +240,6 @@ def test_dynamics_vertices_are_those_of_the_hull_of_leaders() -> None:
     planar = run(TRIANGLE, alpha=0.5)
     x, y = TRIANGLE[planar.vertices].T
     assert float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1))) > 0  # counter-clockwise
-
-
-def test_dynamics_trajectory_has_every_nth_layer_and_the_last() -> None:
-    options = {"alpha": 0.5, "stop": "never", "include": TRAJECTORY, "trajectory_every": 4}
-    points = trajectory(TRIANGLE, 10, alpha=0.5)
-    result = run(TRIANGLE, max_layers=10, **options).trajectory
-    assert result.layers.tolist() == [0, 4, 8, 10]
-    np.testing.assert_allclose(result.points, points[[0, 4, 8, 10]], atol=1e-15)
-    np.testing.assert_array_equal(result.points[0], TRIANGLE)
 
 
 def test_dynamics_refuses_an_alpha_whose_step_is_one_in_double_precision() -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from clouds import EMERGING, TRIANGLE, Floats, load_dynamics, run
+from clouds import EDGE, EMERGING, SQUARE, TRIANGLE, Floats, load_dynamics, run
 from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 
@@ -39,6 +39,7 @@ def grid(number: int) -> Case:
 
 
 TURNS = np.array([0.3, 0.3 + 1.3e-6])
+RESTING = (EDGE, [[0, 2], [2, 0], [1, 1]], [[0, 3], [3, 0], [1, 2], [2, 1]])
 UNDERFLOW = np.array([[-1e-200, -1e-200], [-3e-200, 1e-200], [1e-6, 3e-6]])
 
 
@@ -52,6 +53,9 @@ UNDERFLOW = np.array([[-1e-200, -1e-200], [-3e-200, 1e-200], [1e-6, 3e-6]])
         *((Case(f"alpha {alpha}", EMERGING, alpha, None), "max_layers") for alpha in (1e-12, 1e-9)),
         # Two points of a circle both lead, however near they are.
         (Case("circle", np.stack([np.cos(TURNS), np.sin(TURNS)], axis=1), 1.0, None), "certified"),
+        # A token that rests in the middle of an edge is no leader; such clouds once ended as converged.
+        *((Case("resting", np.asarray(points, float), 1.0, None), "certified") for points in RESTING),
+        (Case("square", SQUARE, 1.0, None), "certified"),
         # Found by fuzzing: the error bound of points near 1e-200 was 0, because it was made of squares.
         (Case("squares underflow", UNDERFLOW, 1.0, np.array([[5.0, 4.0], [4.0, 5.0]])), "converged"),
     ],

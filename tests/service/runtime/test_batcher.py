@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from service.errors import InvalidInput, NotReady, Overloaded
-from service.runtime.batcher import FIRST_COME_EVERY, Batcher, group_by_length
+from service.runtime.batcher import Batcher, group_by_length
 
 pytestmark = pytest.mark.anyio
 
@@ -114,15 +114,6 @@ async def test_short_calls_do_not_wait_for_long_ones_in_their_run() -> None:
         assert [items for _, items in doubler.batches[1:]] == [[0, 1, 2], [10, 11]]
 
 
-async def test_call_that_was_served_much_has_its_turn_among_many_new_ones() -> None:
-    async with blocked_batcher(budget=200) as (doubler, batcher):
-        large = await enqueue(batcher, Work(0, 200), Work(1, 200))
-        small = [await enqueue(batcher, Work(n, 200)) for n in range(10, 40)]
-        doubler.gate.set()
-        await asyncio.gather(large, *small)
-        assert ("k", [1]) in doubler.batches[:FIRST_COME_EVERY]
-
-
 async def test_cancelled_call_stops_a_long_item_between_its_runs() -> None:
     async with blocked_batcher() as (doubler, batcher):
         long = await enqueue(batcher, Work(1, 200, runs=10**9))
@@ -151,40 +142,33 @@ async def test_batcher_runs_together_as_much_as_takes_a_tenth_of_a_second() -> N
     batcher.stop()
 
 
-async def test_items_that_are_smaller_than_estimated_do_not_make_later_runs_long() -> None:
-    """After texts of one unknown word of 4,000 letters, a short text waited 7 s for the runs of long ones."""
+@pytest.mark.parametrize(
+    ("works", "seconds", "done"),
+    [
+        ([Work(n, 100) for n in range(5)], 0.005, 1),  # each is smaller than estimated
+        ([Work("small and slow")], 0.01, 1),
+        ([Work(InvalidInput("no"), 200)], 0.0, 0),
+    ],
+    ids=["overestimated", "small", "refused"],
+)
+async def test_pace_is_not_measured_on_small_runs_wrong_estimates_or_refusals(
+    works: list[Work], seconds: float, done: int
+) -> None:
+    """After texts of one unknown word of 4,000 letters, a short text waited 7 s for the runs of long ones.
+
+    Single words made the pace ten times too low, and refusals ten times too high.
+    """
 
     def run(key: Any, items: Sequence[Work]) -> list[Any]:
-        lengths.append(len(items))
-        time.sleep(0.005)
+        time.sleep(seconds if key == "first" else 0)
         for item in items:
-            item.done += 1 if key == "overestimated" else item.size
-        return [item.value for item in items]
-
-    lengths: list[int] = []
-    batcher: Batcher[Any, Any] = Batcher(run, budget=10**6)
-    for _ in range(10):
-        await batcher.submit("overestimated", [Work(n, 100) for n in range(5)])
-    lengths.clear()
-    await batcher.submit("k", [Work(n, 100) for n in range(100)])
-    assert lengths[0] == 10  # still by the pace of a new runner
-    batcher.stop()
-
-
-@pytest.mark.parametrize("work", [Work("small and slow"), Work(InvalidInput("no"), 200)])
-async def test_pace_is_not_measured_on_small_runs_or_refusals(work: Work) -> None:
-    """Single words made the pace ten times too low, and refusals ten times too high."""
-
-    def run(key: Any, items: Sequence[Work]) -> list[Any]:
-        time.sleep(0.01 if len(items) == 1 and items[0].size == 1 else 0)
-        for item in items:
-            item.done += 0 if isinstance(item.value, Exception) else item.size
+            item.done += done if key == "first" else item.size
         return [item.value for item in items]
 
     sizes: list[int] = []
     batcher: Batcher[Any, Any] = Batcher(run, budget=10**6, report=lambda *run: sizes.append(run[1]))
     for _ in range(10):
-        await batcher.submit("k", [work])
+        await batcher.submit("first", works)
     sizes.clear()
     await batcher.submit("k", [Work(n, 10) for n in range(300)])
     assert sizes[0] == 1000  # still by the pace of a new runner

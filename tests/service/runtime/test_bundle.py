@@ -19,7 +19,6 @@ from service.runtime.bundle import (
     PRETRAINED_DEFAULT,
     find_bundles,
     find_served,
-    is_superseded,
     newest_version,
     read_bundle,
     roll_back,
@@ -61,14 +60,6 @@ def test_bundle_that_breaks_the_contract_is_refused_by_field(
     assert "tiny" in exc_info.value.message
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"])
-def test_bundle_whose_card_is_not_json_is_refused(tmp_path: Path, content: bytes) -> None:
-    folder = write_stub_bundle(tmp_path / "tiny")
-    (folder / "card.json").write_bytes(content)
-    with pytest.raises(BundleError, match=r"tiny/card\.json is not"):
-        read_bundle(folder)
-
-
 @pytest.mark.parametrize("name", ["encoder", "encoder-small", "sentiment", "sentiment-small"])
 def test_pretrained_models_have_a_graph_for_gpus(name: str, caplog: pytest.LogCaptureFixture) -> None:
     bundle = read_bundle(PRETRAINED_FOLDER / name)
@@ -99,22 +90,6 @@ def test_find_bundles_prefers_a_custom_bundle_to_a_pretrained_one_of_its_name(tm
     bundles = find_bundles([tmp_path / "pretrained", tmp_path / "custom"])
     folders = {name: path.parent.name for name, path in bundles.items()}
     assert folders == {"a": "pretrained", "b": "custom", "c": "custom"}
-
-
-@pytest.mark.parametrize(
-    ("name", "superseded"),
-    [("mine@2", True), ("mine@10", False), ("5", False), ("7", False), ("odd@x", False)],
-)
-def test_version_is_superseded_by_a_newer_one(name: str, superseded: bool) -> None:
-    assert is_superseded(name, ["mine@2", "mine@10", "5", "7", "odd@x"]) == superseded
-
-
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [("mine", "mine@10"), ("mine@2", "mine@2"), ("plain", "plain"), ("nobody", "nobody"), ("odd@x", "odd@x")],
-)
-def test_name_means_its_newest_version(name: str, version: str) -> None:
-    assert newest_version(name, ["mine@2", "mine@10", "plain", "plain@3", "odd@x", "min@99"]) == version
 
 
 @pytest.mark.parametrize(

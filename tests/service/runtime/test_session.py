@@ -104,14 +104,6 @@ def test_provider_cuda_without_cuda_is_an_error_and_auto_is_not() -> None:
     assert session.choose_provider("auto") == "cpu"
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not HAS_CUDA, reason="no CUDA provider")
-def test_provider_cuda_really_runs_on_the_device() -> None:
-    session = Runtime("cuda").open(_IDENTITY)
-    assert session.provider == "cuda"
-    assert session.run({"x": np.float32([3])}, ["y"])[0].tolist() == [3]
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 def test_integer_products_are_exact_on_every_processor(sign: int) -> None:
     """Two neighbouring products of 255 and 127 do not fit in 16 bits, in which old kernels add them."""

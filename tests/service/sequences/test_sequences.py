@@ -111,22 +111,6 @@ def test_sequences_far_from_the_examples_get_an_answer(scenes, x):
     assert answer["margin"] is None or np.isfinite(answer["margin"])
 
 
-@pytest.mark.parametrize(
-    ("sequence", "param", "message"),
-    [
-        (np.zeros((2, 3)), "sequences[1]", "have 3 numbers, expected 2"),
-        (np.zeros((0, 2)), "sequences[1]", "not a non-empty list"),
-        (np.zeros(2), "sequences[1]", "not a non-empty list"),
-        (np.array([[0.0, 0.0], [np.nan, 0.0]]), "sequences[1][1]", "not finite"),
-        (np.array([[np.inf, 0.0]]), "sequences[1][0]", "not finite"),
-    ],
-)
-def test_sequences_refuse_by_name(scenes, sequence, param, message):
-    with pytest.raises(InvalidInput, match=message) as exc_info:
-        scenes.classify([np.zeros((1, 2)), sequence])
-    assert exc_info.value.param == param
-
-
 def test_sequences_refuse_what_float32_cannot_hold(tmp_path):
     model = SequenceClassifier.load(bundle_of(SCENES, tmp_path / "small", dtype="float32"), RUNTIME)
     assert labels_of(model.classify([np.array([VINE, SEA])])) == ["garden"]

@@ -2,11 +2,9 @@
 
 import gc
 import random
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from weakref import ReferenceType, ref
@@ -14,14 +12,12 @@ from weakref import ReferenceType, ref
 import numpy as np
 import pytest
 from bundles import load_encoder, load_head
-from numpy.typing import NDArray
 
 from hardmax import Local
 from service.errors import InvalidInput, TooLarge
 from service.runtime.batcher import MAX_STEP_SIZE
 from service.runtime.session import Session
-from service.text.decision import chunks_disagree
-from service.text.encoder import EncodedText, Encoder, EncoderOutput, ReceptiveFields
+from service.text.encoder import Encoder
 from service.text.head import Head
 from service.text.pipeline import (
     Answer,
@@ -32,8 +28,8 @@ from service.text.pipeline import (
     max_words,
     run_batch,
 )
-from service.text.spans import covered_words, merge_spans, to_codepoints
-from service.text.tokenizer import CHUNK_TOKENS, TokenizedText
+from service.text.spans import to_codepoints
+from service.text.tokenizer import CHUNK_TOKENS
 from service.wire.documents import MAX_ANSWER_BYTES, MAX_JSON_BYTES, write
 from service.wire.prices import MAX_ANSWERS, MAX_EXPLAINED_WORDS
 from service.wire.texts import raise_first
@@ -180,38 +176,6 @@ def test_clusters_cover_every_word_exactly_once(head: Head, sentences: list[str]
         assert ids == [c["id"] for c in answer["clusters"] if c["kind"] == "leader"]
 
 
-def test_hidden_state_does_not_depend_on_words_that_were_not_read(head: Head, sentences: list[str]) -> None:
-    """One unread word, and all of them, are left out of each sentence (theory.md, section 7)."""
-    rng, encoder = random.Random(5), head.encoder
-    texts = [encoder.tokenize(sentence) for sentence in sentences[:400]]
-    ablations: list[tuple[TokenizedText, NDArray[np.uint8], int]] = []
-    for text, outputs in zip(texts, encode_all(encoder, texts, output_attentions=True), strict=True):
-        word = rng.randrange(len(text))
-        fields = ReceptiveFields([EncodedText(text, outputs)], np.diff(text.bounds))
-        read = {word, *fields.find_read_words(np.array([word]))[1].tolist()}
-        unread = [i for i in range(len(text)) if i not in read]
-        state = states_of(text, word, outputs)
-        for removed in (unread, [rng.choice(unread)]) if unread else ():
-            ablated = text.ablate(np.isin(np.arange(len(text)), removed))
-            ablations.append((ablated, state, word - sum(i < word for i in removed)))
-    assert len(ablations) > 400
-    ablated_outputs = encode_all(encoder, [text for text, _, _ in ablations], output_attentions=False)
-    for (text, state, word), outputs in zip(ablations, ablated_outputs, strict=True):
-        assert np.array_equal(states_of(text, word, outputs), state)
-
-
-def states_of(text: TokenizedText, word: int, outputs: list[EncoderOutput]) -> NDArray[np.uint8]:
-    return np.concatenate([output.hidden_states for output in outputs])[slice(*text.bounds[word : word + 2])]
-
-
-def encode_all(
-    encoder: Encoder, texts: Sequence[TokenizedText], *, output_attentions: bool
-) -> list[list[EncoderOutput]]:
-    chunks = [text.chunks() for text in texts]
-    outputs = iter(encoder.encode(list(chain(*chunks)), output_attentions=output_attentions))
-    return [[next(outputs) for _ in text_chunks] for text_chunks in chunks]
-
-
 def positions_of(leader: Any, answer: Answer) -> list[Any]:
     return [word["position"] for word in answer["words"] if word["spans"] == leader["spans"][:1]]
 
@@ -334,13 +298,6 @@ def test_text_that_is_refused_does_not_fail_its_neighbours(head: Head) -> None:
     assert [superb[0]["label"], bad[0]["label"]] == ["positive", "negative"]
 
 
-@pytest.mark.parametrize("text", ["", " \n", "half \ud800 a character"])
-def test_text_that_is_invalid_is_named_by_its_place(head: Head, text: str) -> None:
-    with pytest.raises(InvalidInput) as exc_info:
-        make_tasks(["superb", text], ClassifyOptions((head,)))
-    assert exc_info.value.param == "input[1]"
-
-
 def test_spans_count_code_points_or_utf16(head: Head) -> None:
     text = "🙂 was superb 🙂"
     (codepoints,) = answers(head, [text])
@@ -380,22 +337,6 @@ def test_answers_within_the_bounds_are_short_enough(
     assert len(write(answer)) <= MAX_ANSWER_BYTES * max(shares)
 
 
-def test_words_of_a_million_spans_are_found_in_seconds(head: Head) -> None:
-    tokenized = head.encoder.tokenize("the film was superb. " * 512)
-    spans = [(i % 9_000, i % 9_000 + 1 + i % 3) for i in range(1_000_000)]
-    rng = random.Random(4)
-    sample = rng.sample(spans, 40)
-    expected = [
-        any(a < end and b > start for a, b in sample)
-        for start, end in zip(tokenized.starts, tokenized.ends, strict=False)
-    ]
-    assert covered_words(tokenized, sample).tolist() == expected
-    assert merge_spans(sample) == merge_spans(merge_spans(sample))
-    start_s = time.process_time()
-    covered_words(tokenized, spans)
-    assert time.process_time() - start_s < 5  # it was 25 seconds
-
-
 def test_words_times_labels_are_bounded(wide_head: Head) -> None:
     superb, error = classify_all(make_tasks(["superb", "film " * 2_000], ClassifyOptions((wide_head,))))
     assert superb[0]["label"] in wide_head.rule.labels
@@ -425,16 +366,6 @@ def test_words_times_labels_of_a_request_are_bounded(wide_head: Head, head: Head
     with pytest.raises(TooLarge, match="the models 300 labels: at most 20000000 of both"):
         make_tasks(["film " * 1_000] * 70, ClassifyOptions((wide_head,)))
     assert len(make_tasks(["film " * 1_000] * 70, ClassifyOptions((head,)))) == 70
-
-
-@pytest.mark.parametrize(
-    ("sums", "mixed"),
-    [([10, -2], True), ([10, -1, -1], False), ([-10, 2, 0], True), ([5, 3], False), ([0, 0], False)],
-)
-def test_chunks_disagree_if_two_opposite_sums_are_within_a_factor_of_five(
-    sums: list[int], mixed: bool
-) -> None:
-    assert chunks_disagree(np.array(sums)) is mixed
 
 
 @pytest.mark.parametrize("explain", ["none", "full"])
