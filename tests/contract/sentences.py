@@ -23,15 +23,8 @@ PLAIN = """
 """.split()
 DEGREES = ["very ", "really ", "quite ", "rather ", "a bit ", "so ", "not ", "never ", "hardly ", ""]
 TIMES = [
-    "on Monday",
-    "last week",
-    "after two days",
-    "in the evening",
-    "for 12 euros",
-    "at 9.30",
-    "again",
-    "twice",
-]
+    "on Monday", "last week", "after two days", "in the evening", "for 12 euros", "at 9.30", "again", "twice",
+]  # fmt: skip
 TEMPLATES = [
     "The {thing} was {degree}{good}.",
     "The {thing} was {degree}{bad}.",
@@ -54,18 +47,15 @@ TEMPLATES = [
 ]
 
 
+CHOICES = {
+    "thing": THINGS, "other": THINGS, "good": GOOD, "bad": BAD, "plain": PLAIN, "plain2": PLAIN,
+    "degree": DEGREES, "time": TIMES,
+}  # fmt: skip
+
+
 def sentence(rng: random.Random) -> str:
     """Return one sentence."""
-    words = {
-        "thing": rng.choice(THINGS),
-        "other": rng.choice(THINGS),
-        "good": rng.choice(GOOD),
-        "bad": rng.choice(BAD),
-        "plain": rng.choice(PLAIN),
-        "plain2": rng.choice(PLAIN),
-        "degree": rng.choice(DEGREES),
-        "time": rng.choice(TIMES),
-    }
+    words = {name: rng.choice(choices) for name, choices in CHOICES.items()}
     return rng.choice(TEMPLATES).format(**words)
 
 

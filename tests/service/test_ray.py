@@ -4,8 +4,6 @@ Run by `make test-ray`; skipped where Ray is not installed.
 """
 
 import json
-import threading
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -162,42 +160,6 @@ def test_flood_is_answered_or_refused_with_retry_after(proxy: httpx.Client) -> N
     refused = next(response for response in responses if response.status_code == 429)
     assert refused.json()["error"]["type"] == "overloaded"
     assert int(refused.headers["retry-after"]) >= 1
-
-
-def replicas() -> list[str]:
-    """Return the names of the running replicas."""
-    actors = ray.util.list_named_actors(all_namespaces=True)
-    return sorted(actor["name"] for actor in actors if "SERVE_REPLICA" in actor["name"])
-
-
-def test_killed_replica_costs_at_most_its_requests_in_flight_and_is_replaced(proxy: httpx.Client) -> None:
-    before = replicas()
-    assert len(before) == 2
-    statuses: Counter[int] = Counter()
-    stop = threading.Event()
-
-    def call() -> None:
-        while not stop.is_set():
-            statuses[proxy.post("/classify", json={"input": TEXTS[0]}).status_code] += 1
-
-    threads = [threading.Thread(target=call) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    time.sleep(1)
-    ray.kill(ray.get_actor(before[0], namespace="serve"), no_restart=True)
-    for _ in range(240):
-        if len(replicas()) == 2 and replicas() != before:
-            break
-        time.sleep(0.5)
-    time.sleep(1)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert replicas() != before
-    assert len(replicas()) == 2
-    failed = sum(count for status, count in statuses.items() if status != 200)
-    assert failed <= len(threads), statuses
-    assert statuses[200] > 10
 
 
 def test_job_answers_every_row_as_the_single_process_does(

@@ -3,9 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from bundles import write_head
@@ -89,26 +87,6 @@ def test_rows_without_an_answer_are_left_out_and_counted(
     captured = capsys.readouterr()
     assert json.loads(captured.out)["models"]["one"]["rows"] == 3
     assert "left out: 1 that one did not answer" in captured.err
-
-
-def test_models_that_cannot_be_listed_are_refused_before_the_work(rows: Path) -> None:
-    paths = []
-
-    class Refusing(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            paths.append(self.path)
-            self.send_error(403)
-
-        do_POST = do_GET  # noqa: N815
-
-        def log_message(self, *message: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
-        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        assert main(["evaluate", "--file", str(rows), "--server", url]) == 2
-        server.shutdown()
-    assert paths == ["/models"]
 
 
 def test_errors_are_written_drawn_and_compared_with_a_column(

@@ -1,6 +1,7 @@
-"""The command line in a real shell: pipes, files, terminals, exit codes."""
+"""The command line with pipes, files and terminals, and its exit codes."""
 
 import csv
+import io
 import os
 import pty
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server import Server, environ
+from server import Server
 
 from hardmax import Local
 from service.cli.main import main
@@ -18,6 +19,7 @@ from service.cli.main import main
 Run = Callable[..., str]
 REVIEWS = 'id,review,stars\n1,"superb, good film",5\n2,,3\n3,awful film,1\n'
 LONG = "good " * 60 + "film"
+CLASSIFY = ["classify", "--explain", "none", "good"]
 
 
 @pytest.fixture
@@ -26,18 +28,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def environ_of(heads: Path) -> dict[str, str]:
-    return environ(models_dir=heads, pretrained_models=False, default_model="one")
-
-
-def shell(command: str, folder: Path, heads: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a shell, in which `hardmax` is that of this interpreter."""
-    program = f"{sys.executable} -m service.cli.main"
-    return subprocess.run(
-        ["bash", "-uo", "pipefail", "-c", command.replace("hardmax ", f"{program} ")],
-        cwd=folder, env=environ_of(heads) | {"PYTHONPATH": os.getcwd(), "PYTHONUNBUFFERED": ""},
-        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+@pytest.fixture(autouse=True)
+def settings(heads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"MODELS_DIR": heads, "PRETRAINED_MODELS": "false", "DEFAULT_MODEL": "one"}.items():
+        monkeypatch.setenv(f"HARDMAX_{name}", str(value))
 
 
 def test_file_is_written_with_all_rows_and_their_answers(
@@ -64,13 +58,14 @@ def test_file_is_written_with_all_rows_and_their_answers(
     assert [row["abstain_reason"] for row in rows] == ["", "empty", ""]
 
 
-def test_shell_text_is_cut_on_a_terminal_alone(heads: Path, hardmax: Run) -> None:
-    options = ("--models-dir", heads, "--model", "one", "--explain", "none")
-    assert LONG in hardmax("classify", *options, LONG)
+def test_text_is_cut_on_a_terminal_alone(hardmax: Run) -> None:
+    assert LONG in hardmax("classify", "--explain", "none", LONG)
     terminal, child_terminal = pty.openpty()
     program = [sys.executable, "-m", "service.cli.main", "classify", "--explain", "none", LONG]
-    env = environ_of(heads) | {"COLUMNS": "80"}
-    with subprocess.Popen(program, stdout=child_terminal, env=env, stdin=subprocess.DEVNULL) as process:
+    environment = os.environ | {"COLUMNS": "80"}
+    with subprocess.Popen(
+        program, stdout=child_terminal, env=environment, stdin=subprocess.DEVNULL
+    ) as process:
         os.close(child_terminal)
         shown = os.read(terminal, 10_000).decode()
     os.close(terminal)
@@ -79,28 +74,36 @@ def test_shell_text_is_cut_on_a_terminal_alone(heads: Path, hardmax: Run) -> Non
     assert shown.rstrip().endswith("…")
 
 
-def test_shell_full_disk_is_one_line(folder: Path, heads: Path) -> None:
-    process = shell("hardmax classify good --json > /dev/full", folder, heads)
-    assert process.returncode == 2
-    assert process.stderr == "hardmax: No space left on device\n"
+def test_output_to_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "stdout", os.fdopen(os.open("/dev/full", os.O_WRONLY), "w"))
+    assert main([*CLASSIFY, "--json"]) == 2
+    sys.stdout.close()
+    assert capsys.readouterr().err == "hardmax: No space left on device\n"
 
 
-def test_shell_output_escapes_letters_that_its_encoding_lacks(folder: Path, heads: Path) -> None:
-    text = "good caf\u00e9 \U0001f600"
-    command = f"export PYTHONIOENCODING=ascii; hardmax classify '{text}' --explain none"
-    shown = shell(command, folder, heads)
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "good caf\\xe9 \\U0001f600" in shown.stdout
+def test_output_escapes_letters_that_its_encoding_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, "ascii"))
+    assert main([*CLASSIFY[:-1], "good caf\u00e9 \U0001f600"]) == 0
+    assert b"good caf\\xe9 \\U0001f600" in shown.getvalue()
 
 
-def test_shell_reader_that_closes_the_pipe_ends_the_command_quietly(folder: Path, heads: Path) -> None:
-    (folder / "many.txt").write_text("good film\n" * 3000)
-    for command in ("hardmax classify --file many.txt | head -1", "hardmax classify good --json | true"):
-        process = shell(command, folder, heads)
-        assert (process.returncode, process.stderr) == (0, "")
+def test_reader_that_closes_the_pipe_ends_the_command_quietly(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    monkeypatch.setattr(sys, "stdout", os.fdopen(write, "w"))
+    assert main(CLASSIFY) == 0
+    sys.stdout.close()
+    assert capsys.readouterr().err == ""
 
 
-def test_shell_without_standard_input_or_error_is_one_line_or_none(folder: Path, heads: Path) -> None:
-    process = shell("hardmax classify <&-", folder, heads)
-    assert process.stderr == "hardmax: nothing to classify: give texts, --file, or a pipe\n"
-    assert shell("echo good | hardmax classify - 2>&-", folder, heads).returncode == 0
+def test_command_without_standard_input_or_error_is_one_line_or_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["classify"]) == 2
+    assert capsys.readouterr().err == "hardmax: nothing to classify: give texts, --file, or a pipe\n"
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(CLASSIFY) == 0

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
@@ -11,15 +10,11 @@ import pytest
 from clouds import Floats, load_dynamics, run
 from numpy.typing import NDArray
 from paths import ROOT
-from threadpoolctl import threadpool_limits
 
 from service.cloud import cones
-from service.cloud.attention import Attention
 from service.cloud.candidates import score_all_pairs, screen_keys
 from service.cloud.cones import CandidateBatch, ConeSearch
 from service.cloud.coordinates import Frame, slack_of
-from service.cloud.points import Cloud
-from service.cloud.tokens import Tokens
 
 
 @pytest.mark.parametrize("cloud", ["sphere", "clustered"])
@@ -147,32 +142,3 @@ def test_crowded_cones_are_split_in_batches(monkeypatch: pytest.MonkeyPatch) -> 
     expected = count()
     monkeypatch.setattr(cones, "MAX_BATCH_KEYS", 2**12)
     assert count() == expected < 2 * len(x)
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("d", [2, 8, 64])
-def test_layer_of_a_thousand_points_takes_less_than_twice_as_long_as_numpy(d: int) -> None:
-    """It once took two to four times as long; now it takes 1.2 to 1.8, depending on the processor.
-
-    What counts is the CPU time of one thread: a second thread of BLAS spins while it waits.
-    """
-    Z = np.random.default_rng(0).standard_normal((1000, d))
-    cloud = Cloud(Z, np.ones(1000, np.int64), np.arange(1000), 0, None)
-
-    def service_layer() -> Floats:
-        tokens = Tokens(cloud, 1.0)
-        Attention(load_dynamics().session, tokens).attend()
-        tokens.step()
-        return tokens.points(1)
-
-    def numpy_layer() -> Floats:
-        return Z + 0.5 * (Z[(Z @ Z.T).argmax(axis=1)] - Z)
-
-    np.testing.assert_allclose(service_layer(), numpy_layer(), atol=1e-12)
-    times: dict[Callable[[], Floats], list[float]] = {service_layer: [], numpy_layer: []}
-    with threadpool_limits(1):
-        for layer in [service_layer, numpy_layer] * 50:
-            start_s = time.process_time()
-            layer()
-            times[layer].append(time.process_time() - start_s)
-    assert np.median(times[service_layer]) < 2 * np.median(times[numpy_layer])

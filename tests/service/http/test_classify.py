@@ -68,19 +68,6 @@ def test_models_on_different_encoders_cannot_be_asked_together(tmp_path: Path) -
         assert "needs the encoder gone (000000000000), which is not here" in response.text
 
 
-def test_flip_counts_in_the_requested_unit(client: httpx.Client) -> None:
-    text = "\U0001f642\U0001f642 the superb film"
-    codepoints, utf16 = (
-        classify(client, text, flip=True, offset_unit=unit)["flip"]["without"]
-        for unit in ("codepoints", "utf16")
-    )
-    encoded = text.encode("utf-16-le")
-    for word, utf16_word in zip(codepoints, utf16, strict=True):
-        assert word["word"] == utf16_word["word"]
-        for (start, end), (start_16, end_16) in zip(word["spans"], utf16_word["spans"], strict=True):
-            assert encoded[2 * start_16 : 2 * end_16].decode("utf-16-le") == text[start:end]
-
-
 @pytest.mark.parametrize(
     "body",
     [

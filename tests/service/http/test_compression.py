@@ -11,9 +11,6 @@ from fastapi.testclient import TestClient
 from refusals import refusal
 from server import in_process
 
-from service.errors import MalformedInput, TooLarge
-from service.http.compression import BodyDecompressor
-
 JSON = {"content-type": "application/json"}
 BODY = json.dumps({"input": "superb"}).encode()
 
@@ -59,17 +56,6 @@ def test_body_that_expands_over_the_limit_is_refused(client: TestClient) -> None
 def test_body_that_is_not_compressed_as_it_says_is_malformed(client: TestClient, body: bytes) -> None:
     response = client.post("/classify", content=body, headers={**JSON, "content-encoding": "gzip"})
     assert refusal(response) == (400, "malformed_input", None)
-
-
-def test_decompressor_never_expands_more_than_its_bound() -> None:
-    decompressor = BodyDecompressor(1000)
-    compressed = gzip.compress(b"a" * 1000)
-    expanded = decompressor.expand(compressed[:20], is_last=False)
-    assert expanded + decompressor.expand(compressed[20:], is_last=True) == b"a" * 1000
-    with pytest.raises(TooLarge):
-        BodyDecompressor(999).expand(compressed, is_last=True)
-    with pytest.raises(MalformedInput):
-        BodyDecompressor(1000).expand(compressed[:-1], is_last=True)
 
 
 def test_large_responses_are_compressed_where_the_caller_accepts_it(client: TestClient) -> None:

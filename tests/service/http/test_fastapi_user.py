@@ -1,13 +1,13 @@
 """The service extended like any FastAPI application: routes, dependencies, middleware, error handlers."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from bundles import write_head
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from paths import ROOT
 from pydantic import BaseModel
@@ -15,8 +15,7 @@ from server import in_process
 
 from service.app import create_app
 from service.errors import NotFound
-from service.http.dependencies import REQUIRE_API_KEY, get_service
-from service.http.routes import classify
+from service.http.dependencies import REQUIRE_API_KEY
 from service.settings import Settings
 
 
@@ -91,35 +90,6 @@ def test_custom_route_raises_errors_of_the_service_and_of_fastapi(app: FastAPI, 
     assert {response.json()["error"]["type"] for response in (service, fastapi)} == {"not_found"}
 
 
-def test_custom_middleware_sees_classify(app: FastAPI) -> None:
-    paths: list[str] = []
-
-    @app.middleware("http")
-    async def record(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        paths.append(request.url.path)
-        response = await call_next(request)
-        response.headers["x-seen"] = str(response.status_code)
-        return response
-
-    with TestClient(app) as client:
-        answer = client.post("/classify", json={"input": "superb"})
-    assert paths == ["/classify"]
-    assert answer.headers["x-seen"] == "200"
-    assert answer.json()["data"][0]["label"] == "positive"
-
-
-def test_dependency_overrides_reach_the_routes_of_the_service(app: FastAPI, client: TestClient) -> None:
-    async def fail() -> None:
-        raise NotFound("overridden")
-
-    assert client.post("/classify", json={"input": "superb"}).status_code == 200
-    app.dependency_overrides[get_service] = fail
-    for response in (client.post("/classify", json={"input": "superb"}), client.get("/info")):
-        assert (response.status_code, response.json()["error"]["message"]) == (404, "overridden")
-    app.dependency_overrides.clear()
-    assert client.post("/classify", json={"input": "superb"}).status_code == 200
-
-
 def test_keys_guard_custom_routes_too_and_can_be_overridden(models: Path) -> None:
     app = build(models, api_keys="secret")
 
@@ -140,22 +110,6 @@ def test_keys_guard_custom_routes_too_and_can_be_overridden(models: Path) -> Non
             app.dependency_overrides[key.dependency] = allow
         assert client.get("/pets").status_code == 200
         assert client.post("/classify", json={"input": "superb"}).status_code == 200
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate Operation ID")
-def test_router_can_be_included_with_a_prefix_and_dependencies(app: FastAPI, client: TestClient) -> None:
-    async def refuse() -> None:
-        raise NotFound("not for you")
-
-    app.include_router(classify.router, prefix="/open")
-    app.include_router(classify.router, prefix="/closed", dependencies=[Depends(refuse)])
-    router = APIRouter(prefix="/nested", dependencies=[Depends(refuse)])
-    router.include_router(classify.router)
-    app.include_router(router)
-    paths = ("/open/classify", "/closed/classify", "/nested/classify")
-    responses = [client.post(path, json={"input": "superb"}) for path in paths]
-    assert [response.status_code for response in responses] == [200, 404, 404]
-    assert responses[0].json()["data"][0]["label"] == "positive"
 
 
 def test_every_route_answers_below_a_root_path(app: FastAPI) -> None:

@@ -45,17 +45,6 @@ def test_zero_shot_client_gets_the_labels_of_the_model(server: Server) -> None:
         inference_client.zero_shot_classification("a superb film", ["positive", "boring"])
 
 
-def test_candidate_labels_are_chosen_before_the_best_and_for_every_text(client: httpx.Client) -> None:
-    parameters = {"candidate_labels": ["negative"], "top_k": 1}
-    single, batch = (
-        client.post("/", json={"inputs": inputs, "parameters": parameters}).json()
-        for inputs in ("superb", ["superb", "awful"])
-    )
-    assert [output["label"] for output in single] == ["negative"]
-    assert batch[0] == single
-    assert [output["label"] for output in batch[1]] == ["negative"]
-
-
 @pytest.mark.parametrize("path", ["/predict", "/", "/models/tiny"])
 def test_header_lists_the_texts_on_which_the_model_abstains(client: httpx.Client, path: str) -> None:
     texts = ["zzkq", "a superb film", "zzkq zzkq"]

@@ -67,24 +67,19 @@ def test_own_page_may_write(server: Server, client: httpx.Client) -> None:
         assert client.post("/classify", json=BODY, headers=headers).status_code == 200, headers
 
 
-@pytest.mark.parametrize(
-    ("origin", "host", "own"),
-    [
-        ("http://hardmax.example:8000", "hardmax.example:8000", True),
-        ("http://hardmax.example:8000", "Hardmax.example:8000", True),
-        ("https://hardmax.example", "hardmax.example:443", True),
-        ("http://hardmax.example", "hardmax.example", True),
-        ("http://hardmax.example", "hardmax.example:8000", False),
-        ("http://hardmax.example:8001", "hardmax.example:8000", False),
-        ("http://hardmax.example", "hardmax.example:443", False),
-        ("http://127.0.0.1:8000", "127.0.0.1", False),
-        ("null", "", False),
-    ],
-)
-def test_origin_is_compared_by_host_and_port(models: Path, origin: str, host: str, own: bool) -> None:
+def test_origin_is_compared_by_host_and_port(models: Path) -> None:
     with in_process(models, allowed_hosts="hardmax.example") as client:
-        headers = {"origin": origin, "host": host or "localhost"}
-        assert client.post("/classify", json=BODY, headers=headers).status_code == (200 if own else 403)
+        for origin, host, own in (
+            ("http://hardmax.example:8000", "Hardmax.example:8000", True),
+            ("https://hardmax.example", "hardmax.example:443", True),
+            ("http://hardmax.example", "hardmax.example", True),
+            ("http://hardmax.example", "hardmax.example:8000", False),
+            ("http://hardmax.example:8001", "hardmax.example:8000", False),
+            ("http://hardmax.example", "hardmax.example:443", False),
+            ("http://127.0.0.1:8000", "127.0.0.1", False),
+        ):
+            response = client.post("/classify", json=BODY, headers={"origin": origin, "host": host})
+            assert response.status_code == (200 if own else 403), (origin, host)
 
 
 def test_cors_allows_the_origins_it_lists(models: Path) -> None:

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from server import eventually, run_python, serving
+from server import run_python
 
 from service.errors import ConfigurationError
 from service.observability import metrics
@@ -90,19 +90,6 @@ def test_counts_of_ended_workers_stay_and_their_files_and_gauges_go(parent: Path
     assert 'hardmax_requests_total{method="POST",route="/classify",status="200"} 4.0' in rendered
     assert 'hardmax_request_duration_seconds_count{route="/classify"} 4.0' in rendered
     assert "hardmax_model_info{" not in rendered  # a gauge of running workers
-
-
-@pytest.mark.system
-def test_service_leaves_other_files_in_the_metrics_folder(parent: Path, models: Path) -> None:
-    """It once removed the whole folder at a clean stop, and could not start where there was none."""
-    parent.mkdir(parents=True)
-    (parent / "other.db").write_text("of somebody else")
-    with serving(models, default_model="tiny", workers=2) as server:
-        with server.client() as client:
-            assert client.post("/classify", json={"input": "superb"}).status_code == 200
-            eventually(lambda: 'route="/classify",status="200"} 1.0' in client.get("/metrics").text)
-        assert server.stop() == 0
-    assert [path.name for path in parent.iterdir()] == ["other.db"]
 
 
 def test_models_that_are_no_longer_served_have_no_series() -> None:

@@ -15,12 +15,18 @@ from bundles import write_stub_bundle
 from service.errors import BundleError, NotFound, NotReady
 from service.runtime import card
 from service.runtime.bundle import Bundle, roll_back
-from service.runtime.registry import Registry, bundle_fingerprints
+from service.runtime.registry import Loader, Registry, bundle_fingerprints
 
 
 def load(bundle: Bundle) -> str:
     """Load a bundle without validating its card."""
     return f"{bundle.name} of {int(bundle.card.get('max_length', 8))}"
+
+
+def recorder() -> tuple[list[str], Loader]:
+    """Return a list, and a loader that adds the names of the bundles to it."""
+    loaded: list[str] = []
+    return loaded, lambda bundle: loaded.append(bundle.name) or bundle.name  # type: ignore[func-returns-value]
 
 
 def registry_of(folder: Path) -> Registry:
@@ -126,12 +132,7 @@ def put_encoder(folder: Path, graph: bytes, **card: Any) -> None:
 
 
 def test_head_is_loaded_with_its_encoder_and_refused_without_it(tmp_path: Path) -> None:
-    loaded: list[str] = []
-
-    def note(bundle: Bundle) -> str:
-        loaded.append(bundle.name)
-        return bundle.name
-
+    loaded, note = recorder()
     registry = Registry([tmp_path], {"encoder": note, "text-classification": note})
     put_head(tmp_path, "a head", b"one")
     registry.refresh()
@@ -186,12 +187,7 @@ def test_encoder_with_the_graph_of_another_and_other_words_is_refused(tmp_path: 
 
 
 def test_older_version_of_an_encoder_is_loaded_for_its_heads(tmp_path: Path) -> None:
-    loaded: list[str] = []
-
-    def note(bundle: Bundle) -> str:
-        loaded.append(bundle.name)
-        return bundle.name
-
+    loaded, note = recorder()
     put_encoder(tmp_path / "reader@1", b"one")
     put_encoder(tmp_path / "reader@2", b"two")
     put_head(tmp_path, "mine", b"one")
@@ -224,12 +220,7 @@ def test_broken_encoder_does_not_affect_heads_on_another_one(
 def test_only_the_newest_version_is_loaded_until_another_is_requested(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@2", "mine@10", "other"):
         write_stub_bundle(tmp_path / name, name=name)
-    loaded: list[str] = []
-
-    def note(bundle: Bundle) -> str:
-        loaded.append(bundle.name)
-        return bundle.name
-
+    loaded, note = recorder()
     registry = Registry([tmp_path], {"dynamics": note})
     registry.refresh()
     assert (loaded, list(registry.entries)) == (

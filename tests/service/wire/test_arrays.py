@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from raw_http import npy
 
-from service.errors import InvalidInput, TooLarge
+from service.errors import InvalidInput
 from service.wire.arrays import as_array, read_arrays, read_npy, read_rows
 
 LIMITS = {"max_rows": 10**6, "max_columns": 10}
@@ -16,14 +16,6 @@ LONG = json.dumps(POINTS)
 
 def read(text: str) -> tuple[np.ndarray, dict[str, object]]:
     return read_rows(text.encode(), "points", **LIMITS)
-
-
-def test_points_are_read_as_json_reads_them() -> None:
-    text = f'{{"A": [[1, 0], [0, 1]], "points": {LONG}, "odd": {{"points": 1}}}}'
-    points, fields = read(text)
-    expected = json.loads(text)
-    assert points.tolist() == expected.pop("points")
-    assert fields == expected
 
 
 @pytest.mark.parametrize(
@@ -41,13 +33,6 @@ def test_error_in_long_points_names_its_index(row: str, param: str) -> None:
     with pytest.raises(InvalidInput) as exc_info:
         read(f'{{"points": {LONG[:-1]}, {row}]}}')
     assert exc_info.value.param == param
-
-
-def test_points_over_a_limit_are_refused() -> None:
-    with pytest.raises(TooLarge, match="more than 5000"):
-        read_rows(f'{{"points": {LONG}}}'.encode(), "points", max_rows=5000, max_columns=3)
-    with pytest.raises(TooLarge, match="more than 10 columns"):
-        read('{"points": [[' + "1," * 200_000 + "1]]}")
 
 
 SEQUENCES = [POINTS[:7], POINTS[7:9000], POINTS[9000:9001], *([[point] for point in POINTS[9001:12000]])]
@@ -78,14 +63,6 @@ def test_error_in_long_sequences_names_its_index(sequence: str, param: str) -> N
     with pytest.raises(InvalidInput) as exc_info:
         read_sequences(f"{json.dumps(SEQUENCES)[:-1]}, {sequence}]")
     assert exc_info.value.param == param
-
-
-def test_sequences_over_a_limit_are_refused() -> None:
-    text = json.dumps(SEQUENCES)
-    with pytest.raises(TooLarge, match="more than 3001 sequences"):
-        read_sequences(text, max_sequences=3001)
-    with pytest.raises(TooLarge, match=r"sequences\[1\] has more than 8992 rows"):
-        read_sequences(text, max_rows=8992)
 
 
 @pytest.mark.parametrize(
