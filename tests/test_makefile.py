@@ -4,12 +4,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
-import pytest
 from paths import ROOT
 
 RULE = 'show: ; @echo "[$(CPU_BUILD)]" "[$(CPU_BUILD)]"'
@@ -20,28 +16,6 @@ def show(*variables: str) -> subprocess.CompletedProcess[str]:
     tools = f"BIN={Path(sys.executable).parent}"
     command = ["make", "--silent", "--eval", RULE, "show", tools, *variables]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-
-
-@pytest.fixture
-def index() -> Iterator[str]:
-    class Index(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *message: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Index) as server:
-        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def test_torch_comes_from_its_own_index_if_that_answers(index: str) -> None:
-    option = f"[--extra-index-url {index}]"
-    shown = show("TORCH=cpu", f"TORCH_INDEX={index}")
-    assert (shown.stdout, shown.stderr) == (f"{option} {option}\n", "")
-    assert show().stdout == "[] []\n"
 
 
 def test_torch_comes_from_the_ordinary_index_if_its_own_does_not_answer() -> None:

@@ -1,11 +1,9 @@
 """The examples run as in the documentation, and show the results of the paper."""
 
-import ast
 import io
 import math
 import runpy
 import shutil
-import sys
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +16,6 @@ import torch
 from notebooks import run_notebook
 from paths import ROOT
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-
 
 def example(name: str) -> dict[str, Any]:
     matplotlib.use("Agg")
@@ -29,18 +25,6 @@ def example(name: str) -> dict[str, Any]:
 @pytest.fixture
 def paper() -> SimpleNamespace:
     return SimpleNamespace(**example("paper"))
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_examples_import_public_packages_only(path: Path) -> None:
-    imported = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            imported |= {name.name.split(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            imported.add(str(node.module).split(".")[0])
-    trains = {"torch"} if path.name == "paper_sentiment.py" else set()
-    assert imported <= {"hardmax", "numpy", "matplotlib", *trains, *sys.stdlib_module_names}
 
 
 def test_paper_figure_1_follows_the_largest_score(paper: SimpleNamespace, tmp_path: Path) -> None:

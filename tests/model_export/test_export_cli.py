@@ -1,21 +1,9 @@
 """The commands of hardmax-export: help, names, and failures of files in one sentence."""
 
-import argparse
-import importlib
 import subprocess
 import sys
 
-import pytest
-
 from hardmax.formatting import describe_os_error
-from model_export.cli import COMMANDS
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_has_help(command):
-    parser = argparse.ArgumentParser()
-    importlib.import_module(f"model_export.{COMMANDS[command][0]}").add_arguments(parser)
-    assert [action.dest for action in parser._actions if not action.help] == []
 
 
 def test_error_of_a_file_has_no_number():

@@ -12,8 +12,7 @@ from encoders import RELATIVE, predict, random_encoder, random_head
 
 from model_export import training
 from model_export.data.corpora import Row
-from model_export.data.training_set import TrainingSet, plan_epochs
-from model_export.encoder.attention import AttentionRecord
+from model_export.data.training_set import TrainingSet
 from model_export.recipe import (
     Recipe,
     SourceConfig,
@@ -27,7 +26,6 @@ from model_export.recipe import (
 from model_export.stages import (
     StageConfig,
     StageRun,
-    attention_cost,
     calibrate,
     finetune,
     fit_head,
@@ -133,24 +131,6 @@ def test_hidden_states_are_compared_with_those_before_the_next_layer_of_the_teac
     states = teacher.encoder.soft(x)
     assert run.hidden_distance([states[1], states[2]], x).item() == pytest.approx(0, abs=1e-9)
     assert run.hidden_distance([states[0], states[2]], x).item() > 0.01
-
-
-@pytest.mark.parametrize("epochs", [0.4, 1.0, 2.5])
-def test_plan_has_every_text_once_an_epoch(epochs):
-    plan = plan_epochs(TEXTS.packed.sizes, epochs, 12, np.random.default_rng(0))
-    times = np.bincount(np.concatenate(plan))
-    assert times.max() <= np.ceil(epochs)
-    assert times.sum() == pytest.approx(epochs * len(TEXTS), abs=4)
-
-
-@pytest.mark.parametrize(("progress", "share"), [(0.0, 0.0), (0.3, 0.0), (0.35, 0.5), (0.4, 1.0), (0.9, 1.0)])
-def test_attention_cost_rises_late_and_is_highest_in_the_last_layer(progress, share):
-    config = StageConfig(attention_price=0.2, price_from=0.3)
-    attention = AttentionRecord(to_tokens=[torch.tensor(0.8), torch.tensor(0.4)])
-    full = 0.2 * (0.8 * 0.5**0.5 + 0.4) / 2
-    assert attention_cost(attention, config, progress).item() == pytest.approx(share * full)
-    at_once = StageConfig(attention_price=0.2)
-    assert attention_cost(attention, at_once, progress).item() == pytest.approx(full)
 
 
 def test_distillation_is_zero_where_the_embedding_is_read_off():

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
-from clouds import EMERGING, SQUARE, TRIANGLE
+from clouds import EMERGING, TRIANGLE
 
 from model_export.attention import reference
 
@@ -30,12 +30,6 @@ def test_reference_finds_the_leaders_of_the_golden_clouds() -> None:
         assert exact.certified_layer == floats.certified_layer == 1
         assert exact.since_layer == floats.since_layer == [*since, *[-1] * (len(points) - 3)]
         assert exact.sets == floats.sets
-
-
-def test_reference_certifies_ties_whose_means_have_the_same_set() -> None:
-    run = reference.run(reference.to_fractions(SQUARE), Fraction(1), 3)
-    assert run.certified_layer == 0
-    assert run.sets[4:6] == [{0, 1}, {0, 2}]
 
 
 def test_reference_with_a_matrix_is_that_of_the_transformed_cloud() -> None:

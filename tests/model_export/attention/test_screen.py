@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 
 from model_export.cli import main
@@ -16,6 +15,7 @@ from service.settings import PRETRAINED_FOLDER
 
 @pytest.mark.parametrize(("q", "runs", "d"), [(1, 1, 1), (7, 3, 2), (50, 20, 9)])
 def test_screen_names_every_run_with_a_score_near_the_best(q: int, runs: int, d: int) -> None:
+    assert KEYS_PER_RUN == SERVED_KEYS_PER_RUN
     rng = np.random.default_rng(q)
     queries = rng.integers(-9, 10, (q, d)).astype(np.float32)  # small enough for exact float32
     keys = rng.integers(-9, 10, (runs * KEYS_PER_RUN, d)).astype(np.float32)
@@ -29,13 +29,6 @@ def test_screen_names_every_run_with_a_score_near_the_best(q: int, runs: int, d:
     tops = truth.reshape(q, runs, KEYS_PER_RUN).max(axis=2)
     np.testing.assert_array_equal(named_runs, np.flatnonzero(tops >= (best_out - slack)[:, None]))
     np.testing.assert_array_equal(scores, truth.reshape(-1, KEYS_PER_RUN)[named_runs])
-
-
-def test_graph_shows_its_function_by_name() -> None:
-    model = build_dynamics()
-    onnx.checker.check_model(model, full_check=True)
-    assert [(node.op_type, node.domain) for node in model.graph.node] == [("Screen", "hardmax")]
-    assert KEYS_PER_RUN == SERVED_KEYS_PER_RUN
 
 
 def test_pretrained_graph_is_the_one_built_here(tmp_path: Path) -> None:

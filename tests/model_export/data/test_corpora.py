@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from model_export.data.corpora import Row, clean, count_rows, drop_near_duplicates, read_reviews, read_table
+from model_export.data.corpora import Row, clean, drop_near_duplicates, read_reviews, read_table
 from service.errors import InvalidInput, NotFound
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
@@ -56,14 +56,6 @@ def test_a_table_maps_three_labels_and_keeps_equal_texts_together(tmp_path):
     assert [(row.text, row.target) for row in rows] == expected
     assert rows[0].split == rows[3].split
     assert {row.split for row in read_table(path, "")} == {"train"}
-
-
-def test_splits_have_their_shares(tmp_path):
-    path = tmp_path / "t.tsv"
-    path.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(5000)))
-    counts = count_rows({"t": read_table(path, "salt")})["t"]
-    assert counts["validation"] == pytest.approx(300, abs=60)
-    assert counts["test"] == pytest.approx(500, abs=80)
 
 
 def test_held_out_near_duplicates_of_training_texts_are_dropped():

@@ -3,7 +3,6 @@
 import pytest
 
 from model_export.data.names import GROUPS, make_vocabulary
-from model_export.measure import behaviour
 from service.text.tokenizer import WordPieceTokenizer
 
 TOKENS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), "[UNK]"]
@@ -16,18 +15,9 @@ def token_ids(text):
     return tuple(TOKENIZER.tokenize(text).token_ids.tolist())
 
 
-@pytest.mark.parametrize(
-    ("template", "words"),
-    [
-        ("the {} waiter is awful", behaviour.NATIONS),
-        ("he is a {} teacher and he is awful", behaviour.FAITHS),
-        ("she is a {} woman and she is awful", behaviour.ORIGINS),
-        ("my {} friend is awful", behaviour.ORIENTATIONS),
-        ("the train to {} was awful", ("London", "Norway", "Pakistan", "Tokyo", "Brazil")),
-    ],
-)
-def test_members_of_a_kind_are_one_token(template, words):
-    assert len({token_ids(template.format(word)) for word in words}) == 1
+def test_places_are_one_token():
+    places = ("London", "Norway", "Pakistan", "Tokyo", "Brazil")
+    assert len({token_ids(f"the train to {place} was awful") for place in places}) == 1
 
 
 def test_every_group_is_one_token_in_lower_case_and_with_a_capital():

@@ -51,13 +51,6 @@ def test_batch_has_the_chunks_and_words_of_its_texts(rows):
     assert chunk == len(batch.token_ids)
 
 
-def test_padded_texts_have_zeros_behind_their_tokens():
-    x = PACKED.padded(np.array([0, 1])).numpy()
-    for row, text in zip(x, TOKENIZED[:2], strict=True):
-        assert np.array_equal(row[: len(text.token_ids)], text.token_ids)
-        assert not row[len(text.token_ids) :].any()
-
-
 def test_texts_of_one_chunk():
     texts = TrainingSet.from_texts(TOKENIZER, [*TEXTS, ""], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     assert len(texts) == 5

@@ -5,7 +5,6 @@ import pytest
 import torch
 from encoders import RELATIVE, TINY, random_encoder
 
-from model_export.attention.straight_through import straight_through
 from model_export.encoder.graph import read_weights, to_onnx
 from model_export.encoder.layer import EncoderConfig, Linear
 from model_export.encoder.quantization import quantize
@@ -57,16 +56,6 @@ def are_equal(outputs, expected):
     return all(np.array_equal(a, b) for a, b in zip(outputs, expected, strict=True))
 
 
-def test_straight_through_keeps_half_integers_to_the_bit():
-    """A head with a tie of two has means of .5, which would be rounded to another integer."""
-    value, gradient = torch.arange(-255, 256) / 2, torch.linspace(0.1, 0.9, 511).requires_grad_()
-    output = straight_through(value, gradient)
-    assert torch.equal(output, value)
-    output.sum().backward()
-    assert gradient.grad is not None
-    assert torch.equal(gradient.grad, torch.ones(511))
-
-
 def run_torch(encoder, tokens):
     """Return the outputs of one chunk by the definition."""
     with torch.no_grad():
@@ -104,63 +93,9 @@ def test_float_products_give_the_numbers_of_integer_products(encoder, session):
         assert all(map(are_equal, run_session(float_session, chunks), expected))
 
 
-def test_torch_norms_states_as_numpy_does():
-    """Two hundred of a thousand states differed in a bit, some of them by a step after rounding."""
-    x = np.random.default_rng(0).normal(0, 40, (1_000, 32)).astype(np.float32)
-    norm = random_encoder().norm
-    with torch.no_grad():
-        normed = norm.quantized(torch.from_numpy(x)).numpy()
-    u = np.clip(np.round(x), -200, 200)
-    mean = u.mean(-1, keepdims=True)
-    deviation = np.sqrt((u * u).mean(-1, keepdims=True) - mean * mean + np.float32(1e-3))
-    gain, shift = norm.gain.detach().numpy(), norm.shift.detach().numpy()
-    assert np.array_equal(normed, (x - mean) / deviation * gain + shift)
-
-
 def test_some_heads_tie_where_scores_are_small():
     _, _, attention_counts = run_torch(random_encoder(follows=0.002), draw([30])[0][0])
     assert attention_counts.sum(-1).max() > 4  # more keys than heads: a tie
-
-
-def ablate(session, chunks, removals):
-    """Yield whether the state of a token stays the same without those that `removals` returns for it."""
-    for tokens, positions in chunks:
-        ((states, _, attends_to),) = run_session(session, [(tokens, positions)])
-        for i, field in enumerate(receptive_fields(attends_to)):
-            for removed in removals(i, field):
-                rest = np.setdiff1d(np.arange(len(tokens)), removed)
-                ((ablated, _, _),) = run_session(session, [(tokens[rest], positions[rest])])
-                yield np.array_equal(ablated[np.flatnonzero(rest == i)[0]], states[i])
-
-
-@pytest.mark.parametrize("config", [TINY, RELATIVE], ids=["absolute positions", "relative positions"])
-def test_removing_unread_tokens_changes_nothing(config):
-    """One token, and all of them at once, to the bit: keys are static (theory.md, section 7)."""
-    session = Runtime("cpu", 1).open(to_onnx(quantize(random_encoder(config))).SerializeToString())
-
-    def unread(i, field):
-        tokens = np.flatnonzero(~field)
-        return [*tokens[:3, None], tokens] if len(tokens) else []
-
-    unchanged = list(ablate(session, draw([12] * 12, seed=3), unread))
-    assert len(unchanged) > 100
-    assert all(unchanged)
-
-
-def test_removing_a_token_that_was_read_changes_states(session):
-    def first_read(i, field):
-        return [j for j in np.flatnonzero(field) if j != i][:1]
-
-    unchanged = list(ablate(session, draw([12] * 12, seed=4), first_read))
-    assert sum(unchanged) < 0.1 * len(unchanged)
-
-
-def receptive_fields(attends_to):
-    """Return [N, N] what each token has read: R^l(i) is the union of R^(l-1) over i and what i attends to."""
-    fields = np.eye(attends_to.shape[1], dtype=bool)
-    for layer in attends_to:
-        fields |= (layer > 0) @ fields
-    return fields
 
 
 def test_sums_that_could_not_be_exact_get_a_larger_unit():

@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import onnx
 import pytest
 from paths import ROOT
 
@@ -16,7 +15,7 @@ from model_export.exact.command import build_classifier, describe, write_verifie
 from model_export.exact.data import ImpossibleData, compute_measures, make_examples, read_examples
 from model_export.exact.graph import to_onnx
 from model_export.exact.layout import build_layout
-from service.errors import InputError, NotFound
+from service.errors import InputError
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
 from service.sequences import SequenceClassifier
@@ -126,16 +125,6 @@ def test_exact_distinguishes_true_from_1(build):
     assert list(map(repr, labels_of(model.classify(sequences)))) == ["1", "True", "'1'"]
 
 
-def test_exact_needs_no_more_blocks_for_longer_sequences():
-    rng = np.random.default_rng(3)
-    tokens = rng.normal(size=(6, 2))
-    chain = [{"sequence": tokens[: k + 1], "label": k} for k in range(6)]
-    longer = [{**row, "sequence": np.tile(row["sequence"], (500, 1))} for row in chain]
-    assert len(build_classifier(make_examples(chain)).model.blocks) == len(
-        build_classifier(make_examples(longer)).model.blocks
-    )
-
-
 def test_exact_counts_order_only_with_positions(build):
     rows = [{"sequence": [[1.0], [2.0]], "label": "up"}, {"sequence": [[2.0], [1.0]], "label": "down"}]
     with pytest.raises(ImpossibleData, match=r"sequence 0 and sequence 1 .*--positions"):
@@ -162,10 +151,7 @@ def test_exact_refuses_what_no_model_of_its_digits_can_do(sequences, field, outp
 
 @pytest.mark.parametrize(
     "shares",
-    [
-        [(2, 1, 1), (1, 2, 1), (1, 1, 2)],
-        [(2, 1, 2, 1, 1), (1, 2, 1, 1, 2), (1, 1, 1, 2, 2)],
-    ],
+    [[(2, 1, 1), (1, 2, 1), (1, 1, 2)], [(2, 1, 2, 1, 1), (1, 2, 1, 1, 2), (1, 1, 1, 2, 2)]],
     ids=["three points", "five points"],
 )
 def test_exact_never_joins_what_a_frequency_split_has_parted(shares, build):
@@ -248,21 +234,6 @@ def test_exact_graph_gives_whole_numbers_for_labels(dtype, max_error):
             assert np.abs(output[0] - [zero, code, 0]).max() <= max_error
 
 
-def test_exact_graph_does_not_grow_and_shows_its_functions():
-    rng = np.random.default_rng(9)
-    graphs = []
-    for N in (3, 40):
-        built = build_classifier(make_examples(labelled(random(rng, N, 2), rng)))
-        graphs.append(to_onnx(built.model, "float64", 2, positions=False))
-    assert [node.op_type for node in graphs[0].graph.node] == [node.op_type for node in graphs[1].graph.node]
-    names = {(function.domain, function.name) for function in graphs[0].functions}
-    assert {("hardmax", "FeedForward"), ("hardmax", "RankOneAttention")} <= names
-    bodies = [node for node in graphs[0].graph.node if node.op_type == "Loop"]
-    op_types = {node.op_type for loop in bodies for node in loop.attribute[0].g.node}
-    assert "FeedForward" in op_types
-    onnx.checker.check_model(graphs[1], full_check=True)
-
-
 def write_lines(path, rows):
     lines = [json.dumps({**row, "sequence": np.asarray(row["sequence"]).tolist()}) for row in rows]
     path.write_text("\n".join(lines) + "\n\n")
@@ -287,11 +258,6 @@ def test_exact_command_refuses_in_one_line_and_writes_nothing(tmp_path, capsys):
     assert main(["exact", "--data", str(data), "--out", str(tmp_path / "model")]) == 2
     assert "line 1 and line 2" in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
-
-
-def test_exact_names_a_missing_file(tmp_path):
-    with pytest.raises(NotFound, match=r"absent\.jsonl cannot be read: No such file"):
-        read_examples(tmp_path / "absent.jsonl")
 
 
 def test_exact_classifies_the_chords_of_the_example_in_any_voicing(tmp_path):

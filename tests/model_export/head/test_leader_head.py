@@ -11,7 +11,7 @@ from model_export.attention.reference import argmax_sets, means
 from model_export.data.training_set import Batch
 from model_export.head.float_graph import to_float
 from model_export.head.functions import MAX_WORDS_WITHOUT_SEARCH
-from model_export.head.graph import read_weights, to_onnx
+from model_export.head.graph import to_onnx
 from model_export.head.leader_head import LAYER_GRID
 from model_export.head.quantization import quantize
 from model_export.referee import Referee
@@ -133,13 +133,6 @@ def test_float_graph_gives_the_numbers_of_the_integer_graph(n_copies):
         np.testing.assert_array_equal(outputs[name], expected[name])
 
 
-def test_float_graph_has_no_integer_product():
-    model = to_float(to_onnx(quantize(random_head(), random_encoder().output_scales)))
-    op_types = {node.op_type for function in model.functions for node in function.node}
-    assert "MatMulInteger" not in op_types
-    assert "MatMul" in op_types
-
-
 def to_torch(states, words, texts):
     """Return the inputs of the head in torch."""
     M = max(map(len, texts))
@@ -188,16 +181,3 @@ def test_time_of_a_repetitive_text_is_linear_in_its_length():
         return min(times_s)
 
     assert measure_s(2_500) < 20 * measure_s(250)
-
-
-def test_weights_are_read_from_a_graph():
-    weights = quantize(random_head(use_embeddings=True), random_encoder().output_scales)
-    stored = read_weights(to_onnx(weights))
-    assert stored.keys() == weights.keys()
-    assert all(np.array_equal(stored[name], weights[name]) for name in weights)
-
-
-def test_weights_are_no_inputs_of_a_graph():
-    """ONNX Runtime warned of each, and could not fold them."""
-    model = to_onnx(quantize(random_head(), random_encoder().output_scales))
-    assert [value.name for value in model.graph.input] == ["states", "words", "members", "texts"]

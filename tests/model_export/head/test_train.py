@@ -1,7 +1,6 @@
 """Custom heads: trained on rows with a frozen encoder, measured, written and served."""
 
 import json
-import os
 import random
 import re
 import shutil
@@ -155,7 +154,6 @@ def test_verify_on_a_gpu_needs_graphs_for_gpus(tmp_path, capsys):
     ("content", "flags", "message"),
     [
         ("text\n<p>\n</p>\n", (), "nothing was compared: of 2 texts none has a word"),
-        ("text\na superb film\n", ("--texts", "0"), "nothing was compared: of 0 texts none has a word"),
         ("text\n\n", (), "nothing was compared: there is no text"),
     ],
 )
@@ -216,17 +214,6 @@ def test_rows_of_equal_texts_are_in_the_same_fold_and_no_control_character_is_pr
         assert "\u202e" not in text
 
 
-def test_states_are_read_from_the_disk_the_second_time(folder):
-    _, encoder = open_encoder(folder / "models" / "random-encoder")
-    texts = ["a superb film", "", "the soup was cold " * 40]
-    encoded, indices = encode_texts(encoder, texts, cache=folder / "cache")
-    assert indices.tolist() == [0, 2]
-    cached, _ = encode_texts(Namespace(tokenize=encoder.tokenize), texts, cache=folder / "cache")
-    assert all(np.array_equal(a, b) for a, b in zip(encoded.states, cached.states, strict=True))
-    output = encoder.encode(encoder.tokenize(texts[0]).chunks(), output_attentions=False)[0]
-    assert np.array_equal(encoded.states[0][:, 0], output.hidden_states)
-
-
 def test_states_are_kept_when_a_run_stops_at_later_texts(folder):
     _, encoder = open_encoder(folder / "models" / "random-encoder")
     progress: list[tuple[int, int]] = []
@@ -245,6 +232,8 @@ def test_states_are_kept_when_a_run_stops_at_later_texts(folder):
     assert progress[-1] == (1_024, 1_025)
     cached, indices = encode_texts(Namespace(tokenize=encoder.tokenize), texts[:1_024], cache=cache)
     assert (len(cached), indices[0]) == (1_023, 1)
+    output = encoder.encode(encoder.tokenize("superb").chunks(), output_attentions=False)[0]
+    assert np.array_equal(cached.states[0][:, 0], output.hidden_states)
 
 
 @pytest.mark.parametrize(
@@ -265,11 +254,3 @@ def test_rows_that_cannot_be_trained_on_have_a_message_with_a_remedy(folder, cap
     file.write_text(content)
     assert train(folder, file, "refused") == 2
     assert message in "".join(capsys.readouterr())
-
-
-def test_folder_of_models_that_is_a_pipe_is_one_sentence(folder, tmp_path, capsys):
-    os.mkfifo(tmp_path / "pipe")
-    file, encoder = str(folder / "two.csv"), str(folder / "models" / "random-encoder")
-    write_rows(folder / "two.csv", {"bad": "awful", "good": "superb"})
-    assert main(["train", file, "--models-dir", str(tmp_path / "pipe"), "--encoder", encoder]) == 2
-    assert capsys.readouterr().err == f"hardmax-export: {tmp_path / 'pipe'} is not a folder\n"
