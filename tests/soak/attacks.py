@@ -10,14 +10,13 @@ import multiprocessing
 import random
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -25,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from graphs import change_graph, negate_contributions
-from openpyxl import Workbook
 from small_models import MODEL
 
 from tests.support.raw_http import NPY, npy, npy_with_shape, post_request, request_head
@@ -74,12 +72,6 @@ def huge_heads(port: int) -> list[bytes]:
     wide = GET[:-2] % b"/health" + b"".join(b"x%d: y\r\n" % n for n in range(200_000))
     target = b"GET /" + b"a" * 5_000_000
     return [*send(port, long), *send(port, wide), *send(port, target)]
-
-
-def trailers(port: int) -> list[bytes]:
-    head = request_head(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
-    body = b"%x\r\n%b\r\n0\r\n" % (len(TEXT_BODY), TEXT_BODY)
-    return send(port, head, body, b"x: " + b"a" * 3_000_000 + b"\r\n\r\n")
 
 
 def slow_bodies(port: int) -> list[bytes]:
@@ -167,21 +159,21 @@ def endless_sequences(port: int) -> list[bytes]:
     return send(port, post_request(body, "/sequences/classify"), wait_s=3)
 
 
-def too_many_points(port: int) -> list[bytes]:
-    body = b'{"points": [' + b"[0]," * 280_000 + b"[0]]}"
-    return send(port, post_request(body, "/dynamics"), wait_s=10)
-
-
-def garbage(port: int) -> list[bytes]:
+def requests_refused_at_once(port: int) -> list[bytes]:
+    """Send what is too much or no document at all, and noise that is not HTTP."""
+    head = request_head(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
     noise = random.Random(time.monotonic()).randbytes(2_000)
-    return [*send(port, post_request(TEXT_BODY) + b"\x00 garbage\r\n\r\n"), *send(port, noise + b"\r\n\r\n")]
-
-
-def strange_paths(port: int) -> list[bytes]:
-    name = b"%x" % random.getrandbits(64)
-    parent, long = b"/web/" + name + b"/../fonts/x", b"/web/" + name * 500
-    paths = (parent, b"/web/%00", long, b"//" + name, b"/classify/")
-    return [answer for path in paths for answer in send(port, GET % path)]
+    spans = b'{"input": "a superb film", "flip": true, "without": [' + b"[0,1]," * 500_000 + b"[0,1]]}"
+    requests = (
+        head + b"2\r\n{}\r\n0\r\nx: " + b"a" * 3_000_000 + b"\r\n\r\n",  # a long trailer
+        post_request(TEXT_BODY).replace(b"\r\n", b"\r\n" + HTTP2_UPGRADE, 1),
+        noise + b"\r\n\r\n",
+        GET % (b"/web/" + b"%x" % random.getrandbits(64) * 500),
+        post_request(b'{"points": [' + b"[0]," * 280_000 + b"[0]]}", "/dynamics"),
+        post_request(npy_with_shape("(2**62, 4)"), "/dynamics", NPY),
+        *map(post_request, (spans, b"[" * 200_000, b'{"input": [' + b'"a",' * 500_000 + b'"a"]}')),
+    )
+    return [answer for request in requests for answer in send(port, request, wait_s=10)]
 
 
 def pathological_texts(port: int) -> list[bytes]:
@@ -195,12 +187,6 @@ def expanding_text(port: int) -> list[bytes]:
     """Send 2,560 words of a ligature that normalization expands to 18 letters."""
     text = " ".join(["\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 61] * 2_560)
     return send(port, post_request(json.dumps({"input": text}, ensure_ascii=False).encode()), wait_s=20)
-
-
-def too_many_spans(port: int) -> list[bytes]:
-    spans = b"[0,1]," * 500_000
-    body = b'{"input": "a superb film", "flip": true, "without": [' + spans + b"[0,1]]}"
-    return send(port, post_request(body), wait_s=10)
 
 
 def many_models(port: int) -> list[bytes]:
@@ -229,23 +215,6 @@ def infeasible_control(port: int) -> list[bytes]:
     return send(port, post_request(body, "/control"), wait_s=3)
 
 
-def foreign_pages(port: int) -> list[bytes]:
-    typed, foreign = b"content-type: application/json\r\n", b"origin: https://evil.example\r\n"
-    untyped = post_request(TEXT_BODY).replace(typed, foreign)
-    rebound = GET.replace(b"localhost", b"evil.example") % b"/info"
-    return [*send(port, untyped), *send(port, rebound)]
-
-
-def odd_arrays(port: int) -> list[bytes]:
-    bodies = map(npy_with_shape, ("(-3, -2)", "(True, 2)", "(2**62, 4)", "(3, 0)"))
-    return [answer for body in bodies for answer in send(port, post_request(body, "/dynamics", NPY))]
-
-
-def deep_documents(port: int) -> list[bytes]:
-    bodies = (b"[" * 200_000, b'{"a":' * 100_000, b'{"input": [' + b'"a",' * 500_000 + b'"a"]}')
-    return [answer for body in bodies for answer in send(port, post_request(body), wait_s=10)]
-
-
 def callers_who_leave(port: int) -> list[bytes]:
     for _ in range(50):
         with connect(port) as caller, suppress(OSError):
@@ -255,71 +224,32 @@ def callers_who_leave(port: int) -> list[bytes]:
     return []
 
 
-def broken_bundles(models: Path) -> Attack:
-    """Return an attack that adds an invalid bundle to the folder of models, and removes it."""
-
-    def attack(port: int) -> list[bytes]:
-        folder = models / f"broken-{random.getrandbits(32):x}"
-        folder.mkdir()
-        card = random.choice((b"[" * 200_000, b" " * 3_000_000, b"{}", b"\xff"))
-        (folder / "card.json").write_bytes(card)
-        time.sleep(2)
-        shutil.rmtree(folder)
-        return []
-
-    return attack
-
-
-def hostile_bundles(models: Path) -> Attack:
-    """Return an attack that adds a head that claims to be the served one but negates its answers."""
-
-    def attack(port: int) -> list[bytes]:
-        folder = models / f"stranger-{random.getrandbits(32):x}"
-        hidden = folder.with_name(f".{folder.name}")
-        shutil.copytree(models / MODEL, hidden)
-        card = json.loads((hidden / "card.json").read_text())
-        (hidden / "card.json").write_text(json.dumps({**card, "name": folder.name}))
-        change_graph(hidden, negate_contributions)
-        hidden.rename(folder)
-        time.sleep(5)
-        body = json.dumps({"input": "a superb film", "model": folder.name}).encode()
-        answers = send(port, post_request(body), wait_s=10)
-        shutil.rmtree(folder)
-        return answers
-
-    return attack
+def bundles_that_come_and_go(models: Path, port: int) -> list[bytes]:
+    """Add an invalid bundle and a head that claims to be the served one but negates its answers."""
+    broken = models / f"broken-{random.getrandbits(32):x}"
+    broken.mkdir()
+    card = random.choice((b"[" * 200_000, b" " * 3_000_000, b"{}", b"\xff"))
+    (broken / "card.json").write_bytes(card)
+    folder = models / f"stranger-{random.getrandbits(32):x}"
+    hidden = folder.with_name(f".{folder.name}")
+    shutil.copytree(models / MODEL, hidden)
+    document = json.loads((hidden / "card.json").read_text())
+    (hidden / "card.json").write_text(json.dumps({**document, "name": folder.name}))
+    change_graph(hidden, negate_contributions)
+    hidden.rename(folder)
+    time.sleep(5)
+    body = json.dumps({"input": "a superb film", "model": folder.name}).encode()
+    answers = send(port, post_request(body), wait_s=10)
+    shutil.rmtree(folder)
+    shutil.rmtree(broken)
+    return answers
 
 
-def hostile_workbooks(folder: Path) -> Attack:
-    """Return an attack on the CLI: a small workbook whose only cell is the last of its sheet."""
-    path = folder.parent / "last-cell.xlsx"
-    workbook = Workbook()
-    workbook.active["XFD1048576"] = "a"
-    workbook.save(path)
-
-    def attack(port: int) -> list[bytes]:
-        server = ("--server", f"http://127.0.0.1:{port}")
-        command = [sys.executable, "-m", "service.cli.main", "classify", "--file", str(path), *server]
-        result = subprocess.run(command, capture_output=True, timeout=120)
-        assert (result.returncode, result.stderr.count(b"\n")) == (2, 1), result.stderr
-        time.sleep(10)
-        return []
-
-    return attack
-
-
-FILES: dict[str, Callable[[Path], Attack]] = {
-    "broken_bundles": broken_bundles,
-    "hostile_bundles": hostile_bundles,
-    "hostile_workbooks": hostile_workbooks,
-}
 FUNCTIONS: tuple[Attack, ...] = (
-    huge_heads, trailers, slow_bodies, answers_unread, streams_unread,
-    crawling_clouds, clouds_of_callers_who_leave, longest_searches,
-    small_bodies_of_many_numbers, tied_points, ties_with_smallest_alpha, endless_sequences,
-    too_many_points, garbage, strange_paths, pathological_texts, expanding_text,
-    too_many_spans, many_models, largest_batches, largest_explanations,
-    infeasible_control, foreign_pages, odd_arrays, deep_documents, callers_who_leave,
+    huge_heads, slow_bodies, answers_unread, streams_unread, crawling_clouds, clouds_of_callers_who_leave,
+    longest_searches, small_bodies_of_many_numbers, tied_points, ties_with_smallest_alpha, endless_sequences,
+    requests_refused_at_once, pathological_texts, expanding_text, many_models, largest_batches,
+    largest_explanations, infeasible_control, callers_who_leave,
 )  # fmt: skip
 ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} | {
     "bodies_that_never_come": lambda port: hold(port, 8, request_head(64_000_000)),
@@ -327,10 +257,8 @@ ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} |
     "pages_unread": lambda port: hold(port, 260, GET % b"/"),  # more than MAX_CONCURRENT_REQUESTS
     "half_heads": lambda port: hold(port, 300, b"GET /" + b"a" * 60_000),
     "nothing_said": lambda port: hold(port, 300, b""),
-    "http2_upgrades": lambda port: send(
-        port, post_request(TEXT_BODY).replace(b"\r\n", b"\r\n" + HTTP2_UPGRADE, 1)
-    ),
 }
+NAMES = {*ATTACKS, bundles_that_come_and_go.__name__}
 
 
 @dataclass
@@ -365,7 +293,7 @@ class Siege:
 
 def _run_attacks(port: int, models: Path, stop: Event, results: SimpleQueue[AttackCounts]) -> None:
     counts = AttackCounts()
-    attacks = ATTACKS | {name: prepare(models) for name, prepare in FILES.items()}
+    attacks = ATTACKS | {bundles_that_come_and_go.__name__: partial(bundles_that_come_and_go, models)}
     threads = [
         threading.Thread(target=_repeat, args=(name, attack, port, stop, counts))
         for name, attack in attacks.items()

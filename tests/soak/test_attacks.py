@@ -13,7 +13,7 @@ from server import eventually, serving
 from small_models import link_small_models
 
 from benchmarks.record import Record
-from tests.soak.attacks import ATTACKS, FILES, Siege
+from tests.soak.attacks import NAMES, Siege
 from tests.soak.crowd import Crowd
 from tests.soak.mix import build_mix
 from tests.soak.monitor import ResourceMonitor
@@ -74,14 +74,11 @@ def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
     for subject, value in {
         "rounds of attacks": siege.counts.rounds.total(),
         "requests of ordinary callers": tally.requests,
-        "wrong answers": len(tally.wrong_answers),
-        "broken connections": len(tally.broken_connections),
         "refused": tally.refused,
-        "median of ordinary callers, ms": tally.quantile_s(0.5) * 1e3,
         "99th percentile of ordinary callers, ms": small_s * 1e3,
         "99th percentile of batches and long texts, ms": large_s * 1e3,
-        "server's memory before, MB": before.server_mb,
         "memory at the highest, MB": peak_mb,
+        "server's memory before, MB": before.server_mb,
         "server's memory after, MB": after.server_mb,
         "stopped under attack after, s": stopped_s,
     }.items():
@@ -89,16 +86,13 @@ def test_attacks_hardly_affect_ordinary_callers(tmp_path: Path) -> None:
     slow = record.table("Slowdown of the 99th percentile of ordinary callers under attack", better="lower")
     slow.add("ours", {"requests": "all others", "target": MAX_SLOWDOWN}, [slowdown])
     slow.add("ours", {"requests": "batches and long texts", "target": MAX_SLOWDOWN_LARGE}, [slowdown_large])
-    answers = record.table("Responses to attacks", unit="answers")
-    for (attack, status), count in sorted(siege.counts.statuses.items()):
-        answers.add(str(status), {"attack": attack}, [count])
     record.write()
     assert tally.wrong_answers == []
     assert tally.broken_connections == []
     undocumented = {key for key in siege.counts.statuses if key[1] >= 500 and key[1] not in DOCUMENTED_5XX}
     assert undocumented == set()
 
-    assert siege.counts.rounds.keys() == {*ATTACKS, *FILES}
+    assert siege.counts.rounds.keys() == NAMES
     assert slowdown < MAX_SLOWDOWN
     assert slowdown_large < MAX_SLOWDOWN_LARGE
     assert after.server_mb < bound_mb
