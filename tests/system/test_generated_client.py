@@ -78,15 +78,8 @@ def call(server: Server, package: Path, operation: str) -> Any:
     return response.parsed
 
 
-def test_generated_client_has_every_operation(server: Server, generated: Path) -> None:
-    with server.client() as client:
-        document = client.get("/openapi.json").json()
-    operation_ids = {method["operationId"] for path in document["paths"].values() for method in path.values()}
-    assert operation_ids == set(OPERATIONS)
-    assert {path.stem for path in generated.glob("api/*/*.py")} - {"__init__"} == operation_ids
-
-
 def test_generated_client_parses_every_response(server: Server, generated: Path) -> None:
+    assert {path.stem for path in generated.glob("api/*/*.py")} - {"__init__"} == set(OPERATIONS)
     answers = {operation: call(server, generated, operation) for operation in OPERATIONS}
     texts = answers["classify"].data
     assert [text.label for text in texts] == ["positive", "negative"]
@@ -101,12 +94,8 @@ def test_generated_client_parses_every_response(server: Server, generated: Path)
     assert answers["endpoint"][0][0].label == answers["endpoint_of_model"][0][0].label == "positive"
     assert answers["predict"][0].label == "positive"
     for name in ("infer", "version_infer"):
-        assert {output.name for output in answers[name].outputs} == {
-            "label",
-            "score",
-            "logit",
-            "abstain_reason",
-        }
+        outputs = {output.name for output in answers[name].outputs}
+        assert outputs == {"label", "score", "logit", "abstain_reason"}
     assert answers["health"].status == "ok"
     assert answers["ready"].status == "ready"
     assert {card.name for card in answers["models"].models} == {"tiny", "reader", "dynamics", "scenes"}

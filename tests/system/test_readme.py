@@ -137,16 +137,6 @@ def test_commands_and_programs_of_a_document_print_what_it_shows(document: str, 
         runner.stop()
 
 
-def test_files_that_documented_commands_write_are_ignored_by_git() -> None:
-    blocks = [block for page in EXECUTED_DOCUMENTS for block in parse_blocks((ROOT / page).read_text())]
-    commands = "\n".join(block.body for block in blocks if block.info.startswith("console"))
-    written = set(re.findall(r"--(?:out|html|plot|trajectory) (\S+)", commands))
-    assert {"answers.csv", "report.html", "cloud.png"} <= written
-    names = [*written, "models/mine@1/card.json", "examples/models/boots@1/card.json", "examples/report.html"]
-    ignored = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True)
-    assert set(names) - set(ignored.stdout.split()) == set()
-
-
 @pytest.mark.fresh
 @pytest.mark.timeout(3000)
 def test_readme_works_from_an_empty_environment(tmp_path: Path) -> None:
@@ -249,12 +239,6 @@ def test_tests_that_documents_name_exist() -> None:
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         named = set(re.findall(r"`(test_\w+)`", page.read_text()))
         assert named <= defined, f"{page.name}: {sorted(named - defined)}"
-
-
-def test_only_the_page_for_engineers_names_tests() -> None:
-    pages = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
-    citing = {page.name for page in pages if re.search(r"`test_\w+`", page.read_text())}
-    assert citing == {"verification.md"}
 
 
 def test_unknown_targets_and_commands_are_found() -> None:
