@@ -66,19 +66,6 @@ def test_plot_of_space_is_saved_with_every_point(open_cloud: OpenPage) -> None:
     assert all(f">{axis}</text>" in svg for axis in "xyz")
 
 
-def test_axes_of_the_camera_are_orthonormal(run_script: RunScript) -> None:
-    axes = run_script(
-        """async () => {
-            const { Camera } = await import("/web/cloud/camera.js");
-            return [[0, 0], [0.7, 0.3], [-2, 1.5], [3, -0.9]].map((angles) => new Camera(...angles).axes);
-        }"""
-    )
-    for right, up, forward in np.array(axes):
-        assert np.array([right, up, forward]) @ np.array([right, up, forward]).T == pytest.approx(np.eye(3))
-        assert np.cross(right, up) == pytest.approx(forward)  # right-handed: forward is towards the viewer
-    assert axes[0][1] == pytest.approx([0, 0, 1])  # z upwards
-
-
 def test_hull_edges_are_edges_and_diagonals_of_faces(run_script: RunScript) -> None:
     octahedron = [[s * (k == c) for c in range(3)] for k in range(3) for s in (1, -1)]
     cube = [list(corner) for corner in product((-1, 1), repeat=3)]

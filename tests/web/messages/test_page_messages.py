@@ -309,18 +309,6 @@ def test_busy_server_is_retried_and_a_rejected_row_fails_alone(open_page: OpenPa
     assert errors == [""] * 5 + ["this text is too long"] + [""] * 4
 
 
-def test_unreachable_server_leaves_the_classified_rows(open_page: OpenPage) -> None:
-    page = open_messages(open_page)
-    page.route("**/classify", lambda route: route.abort())
-    upload_file(page, "reviews.txt", "fine\nwell")
-    expect(page.locator("#rows-state")).to_have_text(
-        "0 of 2 rows classified by sentiment-small. The server does not answer. Is it still running?"
-    )
-    page.unroute("**/classify")
-    page.get_by_role("button", name="Continue").click()
-    expect(page.locator("#rows-state")).to_contain_text("2 of 2 rows classified")
-
-
 def test_blank_text_and_file_without_rows_keep_the_table(open_page: OpenPage) -> None:
     page = open_messages(open_page, answer=lambda r: make_answers(len(r["input"])))
     page.get_by_role("button", name="Classify", exact=True).click()

@@ -63,19 +63,6 @@ def test_texts_are_found_in_any_file(run_script: RunScript) -> None:
         )
 
 
-def test_column_without_a_name_gets_its_number(run_script: RunScript) -> None:
-    rows = run_script(
-        """async () => {
-            const { parseTable } = await import("/web/messages/table.js");
-            const files = [",review\\n0,fine\\n1,well\\n", ",a film\\n,another film\\n", "\\na film\\n"];
-            const tables = files.map((text) => parseTable(text, "a.csv"));
-            return tables.map(({ columns, rows }) => [columns, rows.length]);
-        }"""
-    )
-    unnamed = ["column_1", "column_2"]
-    assert rows == [[["column_1", "review"], 2], [unnamed, 2], [["column_1"], 2]]
-
-
 def test_pasted_cells_of_a_spreadsheet_are_columns(page: Page) -> None:
     page.get_by_label("Paste messages").fill("id\treview\n7\tfine\n\n8\twell done")
     page.get_by_role("button", name="Classify", exact=True).click()
@@ -207,9 +194,7 @@ def test_workbook_that_unpacks_to_gigabytes_is_refused(page: Page) -> None:
     expect(page.locator("#messages-error")).to_contain_text("larger than 100 MB; save it as csv")
 
 
-def test_csv_of_pasted_text_has_the_format_of_the_language(
-    run_script: RunScript,
-) -> None:
+def test_csv_of_pasted_text_has_the_format_of_the_language(run_script: RunScript) -> None:
     formats = run_script(
         """async () => {
             const { localFormat, formatCsv } = await import("/web/messages/table.js");

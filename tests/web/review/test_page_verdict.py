@@ -4,14 +4,7 @@ import re
 
 import httpx
 import pytest
-from page_actions import (
-    NEGATIVE_TEXT,
-    OpenPage,
-    add_models,
-    classify,
-    wait_until_ready,
-    write_text,
-)
+from page_actions import NEGATIVE_TEXT, OpenPage, add_models, classify, wait_until_ready, write_text
 from playwright.sync_api import Locator, Page, Route, expect
 from sample_answers import PLAIN_ANSWER, SHORT_TEXT, Answer, make_answer, mock_classify, word
 

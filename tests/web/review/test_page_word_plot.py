@@ -47,22 +47,6 @@ def test_word_under_the_pointer_in_the_plot_is_highlighted_in_the_text(open_revi
     expect(page.locator("#highlights .word.highlighted")).to_have_text(["is", "lovely"])
 
 
-def test_words_nearly_in_a_line_are_stretched(run_script: RunScript) -> None:
-    scales = run_script(
-        """async () => {
-            const { WordPlot } = await import("/web/review/word_plot.js");
-            const word = { contribution: 1, cluster: 0, leader: false };
-            return [[[1, 0.1], [-1, -0.1]], [[1, 0.5], [-1, 0.2]], [[1, -2], [-1, 1]]].map((positions) => {
-                const plot = new WordPlot();
-                const words = positions.map((position) => ({ ...word, position, finalPosition: position }));
-                plot.show({ words, clusters: [], readoutVector: [1, 0] });
-                return [plot.yScale, plot.positionAt(0, 0)];
-            });
-        }"""
-    )
-    assert scales == [[5, [1, 0.5]], [2, [1, 1]], [1, [1, -2]]]
-
-
 def test_words_move_in_the_plot_with_the_slider(open_review: OpenPage, server: str) -> None:
     """Each key press moves by one layer, from the last to the first, and every layer is drawn differently."""
     text = "A superb film and a great cast"
