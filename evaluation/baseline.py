@@ -50,18 +50,16 @@ def cross_validated_accuracy(
     multi_label: bool = False,
 ) -> float | None:
     """Return the accuracy on the rows of all folds, each predicted by a baseline of the other rows."""
-    correct, total = 0.0, 0
+    correct = 0.0
     for fold in folds:
-        held_out = set(map(int, fold))
-        train, test = (
-            ([texts[i] for i in rows], [truth[i] for i in rows])
-            for rows in ([i for i in range(len(texts)) if i not in held_out], sorted(held_out))
-        )
-        accuracy = baseline_accuracy(train, test, labels, multi_label=multi_label)
+        held_out = sorted(map(int, fold))
+        train = sorted({*range(len(texts))} - {*held_out})
+        fit, test = (([texts[i] for i in rows], [truth[i] for i in rows]) for rows in (train, held_out))
+        accuracy = baseline_accuracy(fit, test, labels, multi_label=multi_label)
         if accuracy is None:
             return None
-        correct, total = correct + accuracy * len(held_out), total + len(held_out)
-    return correct / total
+        correct += accuracy * len(held_out)
+    return correct / sum(map(len, folds))
 
 
 def _targets(truth: Labels, labels: Sequence[str], multi_label: bool) -> list[Any]:

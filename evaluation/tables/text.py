@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -72,10 +73,10 @@ class Table:
 
 def read_text_table(path: str, form: str | None, column: str | None) -> Table:
     """Read csv, tsv, json, jsonl or, if there is no format and no column, a text per line."""
-    source, raw = source_name(path), _read_bytes(path)
-    if form in ("json", "jsonl"):
-        return _read_json(_decode(raw, source), source, by_line=form == "jsonl")
-    text, encoding = _decode_any(raw, source)
+    source, is_json = source_name(path), form in ("json", "jsonl")
+    text, encoding = _decode(_read_bytes(path), source, windows=not is_json)
+    if is_json:
+        return _read_json(text, source, by_line=form == "jsonl")
     if form is None and column is not None and text.lstrip().startswith("{"):
         return _read_json(text, source, by_line=True)
     if form is None and column is None:
@@ -90,7 +91,7 @@ def read_text_table(path: str, form: str | None, column: str | None) -> Table:
 
 def read_text(path: str) -> str:
     """Return the text of a file or of standard input: UTF-8, or UTF-16 with a byte order mark."""
-    return _decode(_read_bytes(path), source_name(path))
+    return _decode(_read_bytes(path), source_name(path))[0]
 
 
 def _read_bytes(path: str) -> bytes:
@@ -100,29 +101,19 @@ def _read_bytes(path: str) -> bytes:
         raise read_error(path, error) from None
 
 
-def _decode(raw: bytes, source: str) -> str:
+def _decode(raw: bytes, source: str, *, windows: bool = False) -> tuple[str, str]:
+    """Return the text and its encoding; `windows`: what is not UTF-8 may be Windows-1252."""
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    encoding = "utf-8-sig" if raw.startswith(b"\xef\xbb\xbf") else encoding
     try:
-        return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        return raw.decode(encoding), encoding
     except UnicodeDecodeError as error:
+        with suppress(UnicodeDecodeError):
+            if windows and "\0" not in (text := raw.decode(WINDOWS)):  # else it is no text at all
+                return text, WINDOWS
         line = raw.count(b"\n", 0, error.start) + 1
         problem = "is not UTF-8 text; save it so (iconv -f latin1 -t utf-8 does)"
         raise MalformedInput(f"{source}, line {line}: {problem}") from None
-
-
-def _decode_any(raw: bytes, source: str) -> tuple[str, str]:
-    """Return the text, and the encoding in which it is written: what is not UTF-8 may be Windows-1252."""
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return _decode(raw, source), "utf-16"
-    try:
-        return _decode(raw, source), "utf-8-sig" if raw.startswith(b"\xef\xbb\xbf") else "utf-8"
-    except MalformedInput:
-        try:
-            text = raw.decode(WINDOWS)
-        except UnicodeDecodeError:
-            text = "\0"
-        if "\0" in text:  # not text at all
-            raise
-        return text, WINDOWS
 
 
 def source_name(path: str) -> str:

@@ -2,13 +2,7 @@
 
 import pytest
 
-from evaluation.metrics import (
-    Prediction,
-    compare,
-    evaluate,
-    mcnemar_test,
-    wilson_interval,
-)
+from evaluation.metrics import Prediction, compare, evaluate, mcnemar_test, wilson_interval
 
 LABELS = ("bad", "good")
 
