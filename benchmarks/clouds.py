@@ -1,13 +1,13 @@
 """One layer of hardmax attention compared with peers, and whole runs of clouds to certified limits.
 
-    python -m benchmarks.clouds [--quick | --patient]
+    python -m benchmarks.clouds [--quick]
 
 Every subject gets the same cloud in float64 (faiss has float32 only, and is therefore not exact) and returns
 the points after one layer. Ours is exact: doubtful scores are decided in rational arithmetic. numpy, torch,
 KeOps and faiss compare every pair; in two and three dimensions another numpy subject compares with the
 vertices of the convex hull only. A slow peer gets 2048 of the queries; their time is multiplied, but not that
-of an index or a hull, and the row has a note. The peers are installed on first use (environments.py); those
-that cannot be installed are left out, with a note.
+of an index or a hull, and the row has a note. `make bench` installs the peers;
+those that are not installed are left out, with a note.
 """
 
 import argparse
@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.environments import install_packages
 from benchmarks.record import ROOT, Case, Record, Table, argument_parser, run_times, timed
 from service.cloud.attention import Attention
 from service.cloud.dynamics import Dynamics, Parameters
@@ -145,13 +144,13 @@ def faiss_peer() -> Peer:
 PEERS = {HULL: hull_peer, "numpy": numpy_peer, "torch": torch_peer, "KeOps": keops_peer, "faiss": faiss_peer}
 
 
-def load_peers(record: Record, install_error: str) -> dict[str, Peer]:
+def load_peers(record: Record) -> dict[str, Peer]:
     peers = {}
     for name, build in PEERS.items():
         try:
             peers[name] = build()
         except ImportError as error:
-            record.note(f"{name} was left out: {install_error or error}")
+            record.note(f"{name} was left out: {error}")
     return peers
 
 
@@ -202,18 +201,16 @@ def measure_limits(record: Record, cases: Iterator[tuple[str, int, int]]) -> Non
 
 def main() -> None:
     parser = argument_parser(__doc__)
-    parser.add_argument("--patient", action="store_true", help="10^6 points in space too: minutes each")
     parser.add_argument("--certify", nargs=3, metavar=("CLOUD", "N", "D"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.certify:
         cloud, n, d = arguments.certify
         certify(cloud, int(n), int(d))
         return
-    install_error = install_packages("clouds")
     record = Record(
         "clouds", "Clouds", ["numpy", "scipy", "onnxruntime", "torch", "pykeops", "faiss-cpu"], ["dynamics"]
     )
-    peers = load_peers(record, install_error)
+    peers = load_peers(record)
     table = record.table("One layer of hardmax attention, float64", unit="s", better="lower")
     record.note(
         f"{HULL} compares with the vertices of the convex hull alone, in up to {MAX_HULL_DIMENSION} "
@@ -228,9 +225,8 @@ def main() -> None:
         for d in (2, 3, 8, 16, 64) if cloud == "gaussian" else (2, 3, 8):
             for n in sizes if cloud == "gaussian" else sizes[-1:]:
                 compare(table, hardmax, peers, cloud, n, d)
-    dimensions = (2, 3) if arguments.patient else (2,)
     large = 100_000 if arguments.quick else 1_000_000
-    measure_limits(record, ((cloud, large, d) for cloud in ("gaussian", "uniform") for d in dimensions))
+    measure_limits(record, ((cloud, large, 2) for cloud in ("gaussian", "uniform")))
     record.write(quick=arguments.quick)
 
 

@@ -1,11 +1,9 @@
 """Custom models of a few rows, compared with TF-IDF, a softmax encoder with a linear head, and SetFit.
 
-    python -m benchmarks.custom --data ../shared/data --encoder ENCODER [--quick] [--split validation]
-    python -m benchmarks.custom --data ../shared/data --encoder ENCODER --only costs
-    python -m benchmarks.custom --data ../shared/data --encoder ENCODER --only setfit
+    python -m benchmarks.custom --data ../shared/data --encoder ENCODER [--quick]
 
 Models are measured on the test split and trained on other rows; the pretrained encoder was trained on
-neither. For experiments use the validation split. The tasks are the corpus that a text comes from, sentiment
+neither. The tasks are the corpus that a text comes from, sentiment
 of some corpora and, on a Debian system, the section of the package that a text describes. Every seed draws
 other rows. Accuracy, costs and SetFit, which is slow, have a results file each; costs need an idle machine.
 """
@@ -19,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +25,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
-from benchmarks.environments import install_packages
 from benchmarks.models import Floats
-from benchmarks.peers.set_fit import MAX_STEPS, PAIRS_PER_ROW, PAIRS_PER_STEP, fit_set_fit, predict_set_fit
 from benchmarks.record import ROOT, Record, Table, argument_parser, run_times, timed
 from benchmarks.rows import PACKAGES, SEVERAL, SUBJECTS, TEST_TEXTS, TEXT_LENGTHS, TextsByLabels, read_tasks
+from benchmarks.set_fit import MAX_STEPS, PAIRS_PER_ROW, PAIRS_PER_STEP, fit_set_fit, predict_set_fit
 from evaluation.baseline import new_baseline
 from evaluation.folds import stratified_folds
 from evaluation.labels import Rows
@@ -48,6 +46,7 @@ from service.text.encoder import Encoder
 SoftEncoder = Callable[[Sequence[str]], Floats]  # texts -> mean hidden states
 SIZES = (8, 32, 128)  # training rows per label
 SET_FIT = "SetFit"
+HAS_SET_FIT = find_spec("setfit") is not None  # with its sentence-transformers
 TF_IDF, SOFT = "TF-IDF + logistic regression", "published encoder, soft + logistic regression"
 SET_FIT_SEEDS = 2
 SET_FIT_TASKS = (SUBJECTS, "sentiment of electronics, 2 labels")  # of all sizes; of others the smallest
@@ -198,50 +197,37 @@ def measure_training(data: Path, table: Table, sizes: Sequence[int]) -> None:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, with_data=True, seeds=(5, "draws of rows"))
-    parser.add_argument("--split", choices=["validation", "test"], default="test", help="what is measured on")
-    parser.add_argument("--only", choices=["accuracy", "costs", "setfit"], help="one of the three files")
-    options = parser.parse_args()
-    if options.only in (None, "costs"):
-        record_costs(options)
-    if options.only == "costs":
-        return
+    options = argument_parser(__doc__, with_data=True, seeds=(5, "draws of rows")).parse_args()
+    record_costs(options)
     _, encoder = open_encoder(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
-    install_error = install_packages("setfit")
-    soft = None if install_error else load_soft_encoder(options.encoder)
-    texts = read_tasks(options.data, options.split, SIZES[0] if options.quick else max(SIZES))
+    soft = load_soft_encoder(options.encoder) if HAS_SET_FIT else None
+    texts = read_tasks(options.data, SIZES[0] if options.quick else max(SIZES))
     if options.quick:
         texts = {name: texts[name] for name in (SUBJECTS, SEVERAL)}
     tasks = {name: encode_task(texts[name], encoder, soft) for name in texts}
-    if options.only in (None, "accuracy"):
-        record_accuracy(tasks, encoder, install_error, options)
-    if options.only == "setfit" and install_error:
-        raise SystemExit(install_error)
-    if options.only in (None, "setfit") and not install_error:
+    record_accuracy(tasks, encoder, options)
+    if HAS_SET_FIT:
         record_set_fit(tasks, options)
 
 
-def record_accuracy(
-    tasks: dict[str, Task], encoder: Encoder, install_error: str, options: argparse.Namespace
-) -> None:
+def record_accuracy(tasks: dict[str, Task], encoder: Encoder, options: argparse.Namespace) -> None:
     sizes, seeds = (SIZES[:1], 1) if options.quick else (SIZES, options.seeds)
-    libraries = LIBRARIES if install_error else (*LIBRARIES, "sentence-transformers")
+    libraries = (*LIBRARIES, "sentence-transformers") if HAS_SET_FIT else LIBRARIES
     record = Record("custom", "Custom models", libraries, [PRETRAINED_ENCODER])
     record.note(
         f"Texts have {TEXT_LENGTHS.start} to {TEXT_LENGTHS.stop - 1} characters; figures are of {TEST_TEXTS} "
-        f"texts per label of the {options.split} split. Each sample is another draw of rows. Where a text "
+        f"texts per label of the test split. Each sample is another draw of rows. Where a text "
         "may have several labels, the figure is micro F1 with a threshold of one half, and the number of "
         "rows is the same. The softmax encoder is all-MiniLM-L6-v2 as published, with its own tokenizer and "
         "a logistic regression on its mean hidden state."
     )
-    if install_error:
-        record.note(f"The softmax encoder and SetFit were left out: {install_error}")
-    if options.split == "test":
-        record.note(
-            "The pretrained encoder was trained on none of these texts. Sentiment is no new task for it: it "
-            "was trained on labels of other texts of the same corpora. The corpus of a text is a new task, "
-            "and so are packages."
-        )
+    if not HAS_SET_FIT:
+        record.note("The softmax encoder and SetFit were left out: they are not installed.")
+    record.note(
+        "The pretrained encoder was trained on none of these texts. Sentiment is no new task for it: it was "
+        "trained on labels of other texts of the same corpora. The corpus of a text is a new task, and so "
+        "are packages."
+    )
     if PACKAGES not in tasks:
         record.note("Packages were left out: this system has no list of Debian's packages.")
     accuracy = record.table("Accuracy", unit="%", better="higher")

@@ -1,6 +1,6 @@
 """What a machine needs to run the service: start, CPU time and memory, and the work around inference.
 
-    python -m benchmarks.machine [--quick] [--only start|sizing|processing]
+    python -m benchmarks.machine [--quick]
 
 * start: from the start of the process to the first answer, and the memory then.
 * sizing: CPU time of a text or cloud (user and system, all threads), so the figures hold on a busy machine
@@ -13,8 +13,6 @@ the resident sets: pages that processes share count several times.
 """
 
 import io
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,16 +27,14 @@ import psutil
 
 from benchmarks.load import drive
 from benchmarks.models import served
-from benchmarks.record import PRETRAINED, Record, Table, argument_parser, run_times, timed
+from benchmarks.record import PRETRAINED, Record, Table, argument_parser, timed
 from benchmarks.reviews import reviews
-from benchmarks.servers import HARDMAX, process_tree, running
+from benchmarks.servers import HARDMAX, running
 from hardmax.models.texts import Explain
 from service.memory import freeze_gc
 from service.runtime.session import Arrays, Session
 
-PARTS = ("start", "sizing", "processing")
 PROBE = reviews(22, 1)[0]
-LIBRARIES = ("numpy", "onnxruntime", "fastapi", "service.app")
 # texts of (words, texts a request, explain)
 REQUESTS = ((22, 1, "none"), (22, 1, "leaders"), (230, 1, "none"), (230, 1, "leaders"), (230, 1, "full"),
             (230, 64, "none"), (230, 64, "leaders"))  # fmt: skip
@@ -60,24 +56,19 @@ def measure_start(record: Record, repeats: int) -> None:
         times.add("ours", {"workers": workers}, ready)
         memory.add("ours", {"workers": workers, "when": "ready"}, fresh)
         memory.add("ours", {"workers": workers, "when": "after two seconds of load"}, used)
-    parts = record.table("Start time of Python and libraries", unit="s")
-    for program in ("pass", *(f"import {library}" for library in LIBRARIES)):
-        run = partial(subprocess.run, [sys.executable, "-c", program], check=True)
-        parts.add("python alone" if program == "pass" else program, {}, run_times(run, repeats))
 
 
 def start(workers: int) -> tuple[float, float, float]:
     """Return the seconds to the first answer, the megabytes then, and those after some thousand requests."""
     start_s = time.perf_counter()
-    with running(HARDMAX, PROBE, all_cpus(), "--workers", str(workers)) as (port, pid):
+    with running(HARDMAX, PROBE, set(psutil.Process().cpu_affinity()), "--workers", str(workers)) as (
+        port,
+        pid,
+    ):
         ready_s, server = time.perf_counter() - start_s, Process(pid)
         fresh_mb = server.megabytes()
         drive(port, [HARDMAX.request(text) for text in reviews(22, 64)], CONNECTIONS, 2.0)
         return ready_s, fresh_mb, server.megabytes()
-
-
-def all_cpus() -> set[int]:
-    return set(psutil.Process().cpu_affinity())
 
 
 # ---- sizing
@@ -91,7 +82,8 @@ class Process:
 
     def _sum(self, figure: Callable[[psutil.Process], float]) -> float:
         total = 0.0
-        for process in process_tree(self._pid):
+        parent = psutil.Process(self._pid)
+        for process in (parent, *parent.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):  # it has just ended
                 total += figure(process)
         return total
@@ -246,27 +238,14 @@ def measure_processing(record: Record, sentences: int, repeats: int) -> None:
 
 
 def main() -> None:
-    parser = argument_parser(
-        __doc__,
-        repeats=(5, "starts"),
-        seconds=(6.0, "of load for each kind of request"),
-        largest=(1_000_000, "of the clouds, points"),
-        sentences=(1_024, "that are processed"),
-    )
-    parser.add_argument("--only", choices=PARTS, help="keep nothing but print one of the parts")
-    options = parser.parse_args()
-    if options.quick:
-        options.repeats, options.seconds, options.largest, options.sentences = 1, 1.5, 10_000, BATCH
+    quick = argument_parser(__doc__).parse_args().quick
+    repeats, seconds, largest, sentences = (1, 1.5, 10_000, BATCH) if quick else (5, 6.0, 1_000_000, 1_024)
     packages = ("numpy", "onnxruntime", "fastapi", "uvicorn")
     record = Record("machine", "CPU and memory of the service", packages, PRETRAINED)
-    measures: dict[str, Callable[[], None]] = {
-        "start": lambda: measure_start(record, options.repeats),
-        "sizing": lambda: measure_sizes(record, options.seconds, options.largest),
-        "processing": lambda: measure_processing(record, options.sentences, options.repeats),
-    }
-    for part in (options.only,) if options.only else PARTS:
-        measures[part]()
-    record.write(quick=options.quick or bool(options.only))
+    measure_start(record, repeats)
+    measure_sizes(record, seconds, largest)
+    measure_processing(record, sentences, repeats)
+    record.write(quick=quick)
 
 
 if __name__ == "__main__":

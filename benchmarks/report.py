@@ -10,10 +10,7 @@ from typing import Any
 
 from benchmarks.record import RESULTS, ROOT, card_path, digest
 
-ORDER = (
-    "texts", "load", "faithfulness", "custom", "custom-setfit", "custom-costs", "clouds", "exact", "machine",
-    "faults", "attacks",
-)  # fmt: skip
+ORDER = """texts load faithfulness custom custom-setfit custom-costs clouds exact machine attacks""".split()
 NOISE_RATIO = 1.05  # smaller differences are noise on a shared machine
 NOISE_POINTS = 1.0  # the same for percentages
 PAGE = """# Benchmarks

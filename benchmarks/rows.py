@@ -37,11 +37,11 @@ def unseen_rows(sets: Mapping[str, Rows]) -> dict[str, Rows]:
     }
 
 
-def split_texts(rows: Iterable[Row], split: str, max_rows: int) -> TrainTest:
-    """Draw up to `2 * max_rows` texts for training, and up to `max_rows` of the split to measure on."""
+def split_texts(rows: Iterable[Row], max_rows: int) -> TrainTest:
+    """Draw up to `2 * max_rows` texts for training, and up to `max_rows` of the test split."""
     usable = [row for row in rows if len(row.text) in TEXT_LENGTHS]
     random.Random(0).shuffle(usable)
-    train, test = ([row.text for row in usable if row.split == part] for part in ("train", split))
+    train, test = ([row.text for row in usable if row.split == part] for part in ("train", "test"))
     return train[: 2 * max_rows], test[: min(max_rows, TEST_TEXTS)]
 
 
@@ -61,11 +61,10 @@ def read_packages() -> dict[str, list[Row]]:
     return rows
 
 
-def read_tasks(data: Path, split: str, max_rows: int) -> dict[str, TextsByLabels]:
+def read_tasks(data: Path, max_rows: int) -> dict[str, TextsByLabels]:
     """Return the texts of each task, for up to `max_rows` training rows per label."""
-    corpora = read_all(data)
-    sets = unseen_rows(corpora) if split == "test" else {name: corpora[c] for name, c in CORPORA.items()}
-    subjects: TextsByLabels = {(name,): split_texts(rows, split, max_rows) for name, rows in sets.items()}
+    sets = unseen_rows(read_all(data))
+    subjects: TextsByLabels = {(name,): split_texts(rows, max_rows) for name, rows in sets.items()}
     tasks = {SUBJECTS: subjects}
     for name, labels in (
         ("restaurants", ("negative", "positive")),
@@ -73,13 +72,11 @@ def read_tasks(data: Path, split: str, max_rows: int) -> dict[str, TextsByLabels
         ("tweets", tuple(SENTIMENT_TARGETS)),
     ):
         tasks[f"sentiment of {name}, {len(labels)} labels"] = {
-            (label,): split_texts(
-                [r for r in sets[name] if r.target == SENTIMENT_TARGETS[label]], split, max_rows
-            )
+            (label,): split_texts([r for r in sets[name] if r.target == SENTIMENT_TARGETS[label]], max_rows)
             for label in labels
         }
     if sections := read_packages():
-        tasks[PACKAGES] = {(name,): split_texts(rows, split, max_rows) for name, rows in sections.items()}
+        tasks[PACKAGES] = {(name,): split_texts(rows, max_rows) for name, rows in sections.items()}
     tasks[SEVERAL] = join_pairs(subjects)
     return tasks
 

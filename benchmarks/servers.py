@@ -15,8 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import psutil
-
 from benchmarks.record import ROOT
 
 START_S = 90
@@ -57,7 +55,7 @@ HARDMAX = Server(
     "ours", ("-m", "service.cli.main", "serve", *QUIET), "/classify", "input", lambda body: body["data"][0]
 )
 TEI = Server(
-    "TEI's way", ("-m", "uvicorn", "benchmarks.peers.tei:app", "--no-access-log", *QUIET), "/predict",
+    "TEI's way", ("-m", "uvicorn", "benchmarks.tei:app", "--no-access-log", *QUIET), "/predict",
     "inputs", lambda items: items[0],
 )  # fmt: skip
 
@@ -116,12 +114,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
         time.sleep(0.3)
-
-
-def process_tree(pid: int) -> list[psutil.Process]:
-    """Return a process and all that it started."""
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]
 
 
 def free_port() -> int:

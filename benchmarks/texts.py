@@ -4,7 +4,7 @@
 
 Every subject gets the same texts, on one core and one thread, in turn. Models are fitted to labelled rows of
 the training split. Accuracy is by the sign of the logit, on the test split, which no model was trained on.
-Peers are installed on first use (environments.py).
+`make bench` installs fastText; without it, it is left out, with a note.
 """
 
 import argparse
@@ -17,15 +17,7 @@ from itertools import cycle, product
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.environments import install_packages
-from benchmarks.models import (
-    SENTIMENT_SMALL,
-    Floats,
-    SoftTransformer,
-    load_minilm,
-    random_twin,
-    served,
-)
+from benchmarks.models import SENTIMENT_SMALL, Floats, SoftTransformer, load_minilm, random_twin, served
 from benchmarks.record import PRETRAINED, Record, argument_parser, rate
 from benchmarks.servers import pinned
 from hardmax.models.texts import Explain
@@ -108,7 +100,7 @@ def draw(rows: Rows, max_rows: int | None) -> list[Row]:
 
 
 def make_predictors(
-    sets: dict[str, Rows], options: argparse.Namespace, record: Record, install_error: str
+    sets: dict[str, Rows], options: argparse.Namespace, record: Record
 ) -> dict[str, Predictor]:
     model, small, minilm = served(), served(SENTIMENT_SMALL), load_minilm(options.encoder)
     train = [
@@ -133,7 +125,7 @@ def make_predictors(
     try:
         predictors["fastText, pairs"] = fit_fast_text(train)
     except ImportError as error:
-        record.note(f"fastText was left out: {install_error or error}")
+        record.note(f"fastText was left out: {error}")
     record.note(
         f"TF-IDF and fastText were trained on all {len(train):,} labelled rows of the training split. "
         "all-MiniLM-L6-v2, from whose shape sentiment-small was made, has a logistic regression of "
@@ -149,12 +141,11 @@ def main() -> None:
     ).parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 0.1
-    install_error = install_packages("texts")  # before the record, which reads their versions
     packages = ("onnxruntime", "numpy", "torch", "scikit-learn", "fasttext-wheel")
     record = Record("texts", "Texts in process", packages, PRETRAINED)
     sets = read_all(options.data)
     test_rows = {name: [row for row in sets[name] if row.split == "test"] for name in NAMES}
-    predictors = make_predictors(sets, options, record, install_error)
+    predictors = make_predictors(sets, options, record)
     measure_speed(record, predictors, test_rows, options.rounds, options.seconds)
     measure_accuracy(record, predictors, test_rows, quick=options.quick)
     record.write(quick=options.quick)

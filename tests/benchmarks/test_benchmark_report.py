@@ -4,7 +4,7 @@ from pathlib import Path
 
 from paths import ROOT
 
-from benchmarks.record import Record, command
+from benchmarks.record import Record
 from benchmarks.report import read_results, render_page
 
 
@@ -60,12 +60,6 @@ def test_report_lists_missed_targets(tmp_path: Path) -> None:
     assert "| HTTP: Share | missed target | 0.8 | target 0.9 |" in losses
     assert "| HTTP: Slow | missed target | 1 | target 0.9 |" in losses
     assert "Late" not in losses
-
-
-def test_report_names_the_command_of_every_chapter(tmp_path: Path) -> None:
-    record = Record("gpu-cuda", "On a GPU")
-    record.table("Passages", unit="1/s", better="higher").add("ours", {}, [1.0])
-    assert render(tmp_path, record).split("## On a GPU")[1].startswith(f"\n\n`{command()}` (")
 
 
 def test_committed_page_agrees_with_the_committed_results() -> None:

@@ -1,1 +1,0 @@
-"""The same model behind other servers, each written as its own documentation advises."""
