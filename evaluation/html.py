@@ -101,7 +101,10 @@ def _model(metrics: dict[str, Any], baseline: dict[str, Any] | None) -> Iterator
     if metrics["abstained"]:
         yield f"<p>{escape(describe_abstentions(metrics)).capitalize()}.</p>"
     names = ["label", "rows", "predicted", "precision", "recall"]
-    yield _table(names, [[_cell(row[name]) for name in names] for row in metrics["labels"]])
+    shown = [{**row, **{name: percent(row[name]) for name in names[3:]}} for row in metrics["labels"]]
+    lines = ["".join(f"<td>{escape(str(row[name]))}" for name in names) for row in shown]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    yield f"<div class=scroll><table><tr>{''.join(f'<th>{name}' for name in names)}</tr>{body}</table></div>"
     yield f"<h3>Calibration: error {percent(metrics['calibration']['error'])}</h3>"
     yield f"<div class=scroll>{to_svg(metrics)}</div>"
     if metrics["errors"]:
@@ -127,14 +130,3 @@ def _predictions(predictions: Sequence[dict[str, Any]]) -> str:
         rows.append(f"<tr>{label}{predicted}<td class=text>{text}</tr>")
     head = "<tr><th>row<th class=text>label<th class=text>predicted<th class=text>text, leaders</tr>"
     return f"<div class=scroll><table>{head}{''.join(rows)}</table></div>"
-
-
-def _cell(value: Any) -> str:
-    return percent(value) if value is None or isinstance(value, float) else str(value)
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    names = "".join(f"<th>{escape(name)}" for name in head)
-    cells = ["".join(f"<td>{escape(cell)}" for cell in row) for row in rows]
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return f"<div class=scroll><table><tr>{names}</tr>{body}</table></div>"

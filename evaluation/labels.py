@@ -238,7 +238,8 @@ def _find_polarity(table: Table, values: Iterable[str], column: str) -> dict[str
     if normalize_name(column) in STAR_NAMES and distinct and numbers:
         highest = max(map(_stars, distinct))
         top = 5 if highest <= 5 else 10
-        polarity = {value: _star_polarity((_stars(value) - 1) / (top - 1)) for value in distinct}
+        shares = {value: (_stars(value) - 1) / (top - 1) for value in distinct}
+        polarity = {v: "negative" if x < 0.4 else "positive" if x > 0.6 else "" for v, x in shares.items()}
         sides = set(polarity.values()) - {""}
         if highest <= top and len(sides) < 2 <= len(distinct):
             raise InvalidInput(
@@ -252,7 +253,3 @@ def _find_polarity(table: Table, values: Iterable[str], column: str) -> dict[str
 
 def _stars(value: str) -> float:
     return float(value.replace(",", "."))
-
-
-def _star_polarity(share: float) -> str:
-    return "negative" if share < 0.4 else "positive" if share > 0.6 else ""

@@ -27,7 +27,11 @@ def describe_report(report: dict[str, Any]) -> Iterator[str]:
         compared.append(f"{percent(baseline['accuracy'])} by {baseline['name']} ({baseline['source']})")
     yield f"  for comparison: {', '.join(compared)}"
     if short := report.get("short_texts"):
-        yield f"  {describe_short_texts(short)}"
+        complete, half, quarter = (percent(short[name]) for name in ("complete", "half", "quarter"))
+        yield (
+            f"  out of distribution: {complete} of the held-out texts, {half} of them cut to half their "
+            f"words, {quarter} cut to a quarter"
+        )
     yield ""
     yield f"{'label':24} {'rows':>7} {'predicted':>10} {'precision':>10} {'recall':>8}"
     for label in first["labels"]:
@@ -79,15 +83,6 @@ def describe_comparison(comparison: dict[str, Any]) -> str:
         f"correct, this model {percent(comparison['accuracy'])}; only this model is right on "
         f"{comparison['only_model_correct']:,} rows, only the other on {comparison['only_other_correct']:,} "
         f"(McNemar's test: p = {comparison['p_value']:.2g}); {len(comparison['differing']):,} rows differ"
-    )
-
-
-def describe_short_texts(short: dict[str, float]) -> str:
-    """Return the shares of texts that are flagged as out of distribution, complete and cut."""
-    shares = {name: percent(share) for name, share in short.items()}
-    return (
-        f"out of distribution: {shares['complete']} of the held-out texts, {shares['half']} of them cut to "
-        f"half their words, {shares['quarter']} cut to a quarter"
     )
 
 

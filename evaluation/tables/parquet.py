@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from evaluation.tables.cells import as_text
-from evaluation.tables.text import Row, Table, needs_tables
+from evaluation.tables.text import Row, Table, as_text, needs_tables
 from hardmax.dataframe import append_columns
 from hardmax.errors import InputError, MalformedInput, NotFound, TooLarge
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ SAMPLE_ROWS = 200  # rows that decide the type of a column
 END_OF_TABLE = "\0the end"  # appended as a last row, which it is not if a quote is open
 WINDOWS = "cp1252"  # of files that Excel saves as csv
 FORMULA_MARKS = "=+-@\t\r"  # a cell that begins with one is a formula to a spreadsheet
+# A number, an amount or a telephone number: no formula, though it may begin with a sign.
+HARMLESS = re.compile(r"[+-][\d.,'\s]*\d[\d.,'\s]*(e[+-]?\d+|[%€$£])?", re.IGNORECASE)
 csv.field_size_limit(2**31 - 1)
 
 Row = dict[str, Any]
@@ -251,3 +254,31 @@ def _row(entry: Any, location: str) -> Row:
 def needs_tables(form: str, package: str) -> NotFound:
     """Return the error of a format whose package is not installed."""
     return NotFound(f"{form} needs {package}: pip install '.[tables]' in the checkout, or {package}")
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text: a list of texts by semicolons, other nested values as JSON."""
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return "; ".join(value)
+    is_nested = isinstance(value, list | dict | bool)
+    return json.dumps(value, ensure_ascii=False, default=str) if is_nested else str(value)
+
+
+def as_csv_cell(value: Any, text_format: TextFormat) -> str:
+    """Return a value as a cell of csv. A text that a spreadsheet would take for a formula begins with '."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(value).replace(".", "," if text_format.decimal_comma else ".")
+    text = as_text(value)
+    is_formula = text[:1] in FORMULA_MARKS and text != "" and not HARMLESS.fullmatch(text)
+    return f"'{text}" if is_formula else text
+
+
+def as_json(value: Any) -> Any:
+    """Return a value without NaN and infinities, which JSON lacks: null in their place."""
+    if isinstance(value, dict):
+        return {name: as_json(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return list(map(as_json, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value

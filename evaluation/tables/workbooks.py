@@ -5,18 +5,17 @@ Part of the extra `tables`.
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import IO, Any
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
-from evaluation.tables.cells import as_text
-from evaluation.tables.text import SHEET, Row, Table, needs_tables, read_error, table_of_cells
+from evaluation.tables.text import SHEET, Row, Table, as_text, needs_tables, read_error, table_of_cells
 from hardmax.errors import InputError, InvalidInput, MalformedInput, NotFound, TooLarge
 
 MAX_CELLS = 20_000_000
@@ -128,18 +127,13 @@ def write_workbook(file: IO[bytes], table: Table, columns: Sequence[str], rows: 
     pages = groupby(named_rows, itemgetter(0)) if len(table) else [("", iter(()))]
     for name, group in pages:
         page = workbook.create_sheet(name or None)
-        for number, row in enumerate(_with_header(columns, group)):
+        cells = ([row.get(name) for name in columns] for _, row in group)
+        for number, row in enumerate(chain([columns], cells)):
             if number == MAX_ROWS:
                 problem = f"a sheet holds {MAX_ROWS:,} rows; write .csv or .parquet"
                 raise InvalidInput(problem, param="--out")
             page.append([_write_cell(page, value) for value in row])
     workbook.save(file)
-
-
-def _with_header(columns: Sequence[str], rows: Iterable[tuple[Any, Row]]) -> Iterator[Sequence[Any]]:
-    yield columns
-    for _, row in rows:
-        yield [row.get(name) for name in columns]
 
 
 def _write_cell(page: Any, value: Any) -> Any:

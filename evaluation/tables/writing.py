@@ -5,13 +5,12 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
-from evaluation.tables.cells import as_csv_cell, as_json
 from evaluation.tables.parquet import import_pyarrow, write_parquet
-from evaluation.tables.text import FORMAT_BY_SUFFIX, Row, Table, TextFormat
+from evaluation.tables.text import FORMAT_BY_SUFFIX, Row, Table, TextFormat, as_csv_cell, as_json
 from evaluation.tables.workbooks import import_openpyxl, write_workbook
 from hardmax.dataframe import result_column_names
 from hardmax.errors import InvalidInput, NotFound
@@ -71,17 +70,15 @@ def _write(file: IO[bytes], form: str, table: Table, answers: Iterable[Row] | No
         return write_parquet(file, table, answers)
     results = {} if answers is None else result_column_names(table.columns)
     columns = list(dict.fromkeys([*table.columns, *results.values()]))
-    rows = table.rows if answers is None else _join(table, answers, results)
+    rows: Iterable[Row] = table.rows
+    if answers is not None:
+        pairs = zip(rows, answers, strict=True)
+        rows = (row | {results[name]: value for name, value in answer.items()} for row, answer in pairs)
     if form == "xlsx":
         return write_workbook(file, table, columns, rows)
     if form in ("csv", "tsv"):
         return _write_separated(file, _format_of(form, table), columns, rows)
     return _write_json(file, rows, by_line=form == "jsonl")
-
-
-def _join(table: Table, answers: Iterable[Row], names: dict[str, str]) -> Iterator[Row]:
-    for row, answer in zip(table.rows, answers, strict=True):
-        yield row | {names[name]: value for name, value in answer.items()}
 
 
 def _format_of(form: str, table: Table) -> TextFormat:
