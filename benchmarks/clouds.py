@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,28 +40,21 @@ MAX_HULL_DIMENSION = 3  # hulls take too long in more
 
 Layer = Callable[[Floats], Floats]  # queries -> the queries one layer later
 Peer = Callable[[Floats], Layer]  # keys -> layer; this builds an index of the keys
+Search = Callable[[Floats], Any]  # queries -> the number of the best key of each
 
 
-def gaussian(n: int, d: int) -> Floats:
-    return np.random.default_rng(n + d).standard_normal((n, d))
-
-
-def uniform(n: int, d: int) -> Floats:
-    return np.random.default_rng(n + d).uniform(-1, 1, (n, d))
-
-
-def clustered(n: int, d: int) -> Floats:
+def draw(cloud: str, n: int, d: int) -> Floats:
+    """Draw a cloud. All points of a sphere are extreme: no key can be dropped for all queries at once."""
     rng = np.random.default_rng(n + d)
-    return rng.standard_normal((10, d))[rng.integers(0, 10, n)] + 0.1 * rng.standard_normal((n, d))
+    if cloud == "uniform":
+        return rng.uniform(-1, 1, (n, d))
+    if cloud == "clustered":
+        return rng.standard_normal((10, d))[rng.integers(0, 10, n)] + 0.1 * rng.standard_normal((n, d))
+    points = rng.standard_normal((n, d))
+    return points / np.linalg.norm(points, axis=1, keepdims=True) if cloud == "sphere" else points
 
 
-def sphere(n: int, d: int) -> Floats:
-    """Draw points that are all extreme: no key can be dropped for all queries at once."""
-    points = gaussian(n, d)
-    return points / np.linalg.norm(points, axis=1, keepdims=True)
-
-
-CLOUDS = {"gaussian": gaussian, "uniform": uniform, "clustered": clustered, "sphere": sphere}
+CLOUDS = ("gaussian", "uniform", "clustered", "sphere")
 
 
 class HardmaxLayer:
@@ -79,13 +73,22 @@ class HardmaxLayer:
         return tokens.points(1)
 
 
-def numpy_peer() -> Peer:
-    def layer(keys: Floats, queries: Floats) -> Floats:
-        tiles = (queries[i : i + TILE] for i in range(0, len(queries), TILE))
-        best = np.concatenate([(tile @ keys.T).argmax(axis=1) for tile in tiles])
-        return queries + GAMMA * (keys[best] - queries)
+def follow(search: Callable[[Floats], Search]) -> Peer:
+    """Return a peer whose queries move towards the keys that a search of them finds."""
 
-    return lambda keys: partial(layer, keys)
+    def indexed(keys: Floats) -> Layer:
+        find = search(keys)
+        return lambda queries: queries + GAMMA * (keys[find(queries)] - queries)
+
+    return indexed
+
+
+def numpy_peer() -> Peer:
+    def find(keys: Floats, queries: Floats) -> Any:
+        tiles = (queries[i : i + TILE] for i in range(0, len(queries), TILE))
+        return np.concatenate([(tile @ keys.T).argmax(axis=1) for tile in tiles])
+
+    return follow(lambda keys: partial(find, keys))
 
 
 def hull_peer() -> Peer:
@@ -101,12 +104,11 @@ def torch_peer() -> Peer:
 
     torch.set_num_threads(THREADS)
 
-    def layer(keys: Floats, queries: Floats) -> Floats:
+    def find(keys: Floats, queries: Floats) -> Any:
         q, k = torch.from_numpy(queries), torch.from_numpy(keys)
-        best = torch.cat([(tile @ k.T).argmax(dim=1) for tile in q.split(TILE)])
-        return (q + GAMMA * (k[best] - q)).numpy()
+        return torch.cat([(tile @ k.T).argmax(dim=1) for tile in q.split(TILE)]).numpy()
 
-    return lambda keys: partial(layer, keys)
+    return follow(lambda keys: partial(find, keys))
 
 
 def keops_peer() -> Peer:
@@ -115,12 +117,11 @@ def keops_peer() -> Peer:
 
     pykeops.set_verbose(False)
 
-    def layer(keys: Floats, queries: Floats) -> Floats:
+    def find(keys: Floats, queries: Floats) -> Any:
         scores = (LazyTensor(queries[:, None, :]) * LazyTensor(keys[None, :, :])).sum(-1)
-        best = scores.argmax(dim=1).reshape(-1)
-        return queries + GAMMA * (keys[best] - queries)
+        return scores.argmax(dim=1).reshape(-1)
 
-    return lambda keys: partial(layer, keys)
+    return follow(lambda keys: partial(find, keys))
 
 
 def faiss_peer() -> Peer:
@@ -128,17 +129,12 @@ def faiss_peer() -> Peer:
 
     faiss.omp_set_num_threads(THREADS)
 
-    def indexed(keys: Floats) -> Layer:
+    def search(keys: Floats) -> Search:
         index = faiss.IndexFlatIP(keys.shape[1])
         index.add(keys.astype(np.float32))
+        return lambda queries: index.search(queries.astype(np.float32), 1)[1][:, 0]
 
-        def layer(queries: Floats) -> Floats:
-            best = index.search(queries.astype(np.float32), 1)[1][:, 0]
-            return queries + GAMMA * (keys[best] - queries)
-
-        return layer
-
-    return indexed
+    return follow(search)
 
 
 PEERS = {HULL: hull_peer, "numpy": numpy_peer, "torch": torch_peer, "KeOps": keops_peer, "faiss": faiss_peer}
@@ -156,7 +152,7 @@ def load_peers(record: Record) -> dict[str, Peer]:
 
 def compare(table: Table, hardmax: HardmaxLayer, peers: dict[str, Peer], cloud: str, n: int, d: int) -> None:
     """Add a row for us and for every peer on the same cloud, and compare their results."""
-    points = CLOUDS[cloud](n, d)
+    points = draw(cloud, n, d)
     case: Case = {"cloud": cloud, "d": d, "n": n}
     expected = hardmax(points)
     table.add("ours", case, run_times(lambda: hardmax(points), REPEATS, 2.0))
@@ -177,7 +173,7 @@ def compare(table: Table, hardmax: HardmaxLayer, peers: dict[str, Peer], cloud: 
 
 def certify(cloud: str, n: int, d: int) -> None:
     """Run a cloud to its limits, and print time and peak memory: `measure_limits` runs this as a process."""
-    points = CLOUDS[cloud](n, d)
+    points = draw(cloud, n, d)
     dynamics = Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), Runtime("cpu", THREADS))
     result, elapsed_s = timed(lambda: dynamics.run(points, Parameters()))
     status = Path("/proc/self/status").read_text()  # getrusage would count the parent's memory before exec

@@ -24,6 +24,7 @@ import torch
 from benchmarks.models import DISTILBERT, random_twin, served
 from benchmarks.record import PRETRAINED, Record, Table, run_times
 from benchmarks.reviews import reviews
+from hardmax.models.texts import Explain
 from model_export.encoder.layer import Linear
 from service.cloud.dynamics import Dynamics, Parameters
 from service.runtime.bundle import read_bundle
@@ -38,7 +39,7 @@ SENTENCES = 1_024
 CLOUDS = tuple((n, d) for n in (1_000, 10_000, 100_000, 1_000_000) for d in (2, 4, 8, 16, 64))
 LAYERS = 4
 TILE = 1 << 27  # scores of one tile of queries: 1 GB of float64
-Clock = Callable[[Callable[[], None]], list[float]]  # the seconds of each run
+Clock = Callable[[Callable[[], object]], list[float]]  # the seconds of each run
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     record = Record(f"gpu-{arguments.provider}", "On a GPU", packages=["numpy", "torch"], models=PRETRAINED)
-    record.note(f"device: {device_name(arguments.provider)}")
+    record.note(f"device: {torch.cuda.get_device_name() if arguments.provider == 'cuda' else 'CPU'}")
     runtime = Runtime(arguments.provider, intra_op_threads=torch.get_num_threads())
     n_different = count_different_answers(runtime, reviews(22, SENTENCES))
     record.note(f"answers that differ from those of the CPU: {n_different} of {SENTENCES}")
@@ -75,11 +76,9 @@ def count_different_answers(runtime: Runtime, texts: Sequence[str]) -> int:
 
 def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], clock: Clock) -> None:
     model = served(PRETRAINED[1], runtime)
-    for explain in ("none", "leaders"):
-
-        def run(explain: Any = explain) -> None:
-            model.classify(texts, explain)
-
+    modes: tuple[Explain, ...] = ("none", "leaders")
+    for explain in modes:
+        run = partial(model.classify, texts, explain)
         table.add("ours", {"explain": explain}, [len(texts) / s for s in clock(run)])
 
 
@@ -93,12 +92,11 @@ def measure_chunks(table: Table, runtime: Runtime, clock: Clock, cases: Any = CH
     soft = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(width, DISTILBERT.heads, hidden, batch_first=True), DISTILBERT.layers
     ).to(runtime.provider, half).eval()  # fmt: skip
-    for n in cases:
-        chunks, states = random_chunks(n), torch.randn(n, CHUNK_TOKENS, width).to(runtime.provider, half)
+    tokens = np.random.default_rng(0).integers(1_000, 20_000, (max(cases), CHUNK_TOKENS))
+    for n in cases:  # of random tokens: the speed hardly depends on them
+        chunks: list[Chunk] = [(row, np.arange(CHUNK_TOKENS)) for row in tokens[:n]]
+        states = torch.randn(n, CHUNK_TOKENS, width).to(runtime.provider, half)
         inputs = [torch.randn(n * CHUNK_TOKENS, len(weight), device=runtime.provider) for weight in products]
-
-        def hardmax_encoder(chunks: Any = chunks) -> None:
-            encoder.encode(chunks, output_attentions=False)
 
         def soft_transformer(states: Any = states) -> None:
             soft(states).cpu()
@@ -108,7 +106,11 @@ def measure_chunks(table: Table, runtime: Runtime, clock: Clock, cases: Any = CH
                 product = x @ weight
             product[0, 0].item()  # waits for the device
 
-        subjects = {"ours": hardmax_encoder, "soft, torch": soft_transformer, "products alone": roofline}
+        subjects: dict[str, Callable[[], object]] = {
+            "ours": partial(encoder.encode, chunks, output_attentions=False),
+            "soft, torch": soft_transformer,
+            "products alone": roofline,
+        }
         for subject, run in subjects.items():
             table.add(subject, {"chunks": n}, [n / s for s in clock(run)])
 
@@ -151,16 +153,6 @@ def torch_layers(Z: torch.Tensor, alpha: float, layers: int) -> torch.Tensor:
         leader = torch.cat([(Z[i : i + tile] @ Z.T).argmax(1) for i in range(0, len(Z), tile)])
         Z = Z + gamma * (Z[leader] - Z)
     return Z
-
-
-def random_chunks(n: int) -> list[Chunk]:
-    """Draw random tokens: the speed hardly depends on them."""
-    tokens = np.random.default_rng(0).integers(1_000, 20_000, (n, CHUNK_TOKENS))
-    return [(row, np.arange(CHUNK_TOKENS)) for row in tokens]
-
-
-def device_name(provider: str) -> str:
-    return torch.cuda.get_device_name() if provider == "cuda" else "CPU"
 
 
 if __name__ == "__main__":

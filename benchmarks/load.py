@@ -126,10 +126,10 @@ def measure_in_process(model: ServedModel, texts: Sequence[str], seconds: float,
         return rate(lambda: len(model.classify(next(batches))), seconds)
 
 
-def cloud_request() -> Request:
-    """Return a request for the limits of a Gaussian cloud of 100,000 points in the plane."""
+def cloud_request(n: int, d: int) -> Request:
+    """Return a request for the limits of a Gaussian cloud."""
     stream = io.BytesIO()
-    np.save(stream, np.random.default_rng(0).standard_normal((100_000, 2)))
+    np.save(stream, np.random.default_rng(n + d).standard_normal((n, d)))
     return Request("/dynamics", stream.getvalue(), NPY)
 
 
@@ -161,7 +161,7 @@ def measure_short_texts(port: int, seconds: float) -> Iterator[tuple[str, Load]]
     """Yield the load of short texts alone, and next to each kind of other requests."""
     short = (port, [HARDMAX.request(text) for text in TEXTS[SENTENCES]], SHORT_CONNECTIONS, seconds, 0.5)
     yield ALONE, drive(*short)
-    others = {LONG_TEXTS: [*map(HARDMAX.request, reviews(2560, 4))], CLOUDS: [cloud_request()]}
+    others = {LONG_TEXTS: [*map(HARDMAX.request, reviews(2560, 4))], CLOUDS: [cloud_request(100_000, 2)]}
     for name, requests in others.items():
         with clients(port, requests, 1, Load(seconds)):
             yield name, drive(*short)

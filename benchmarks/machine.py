@@ -12,20 +12,20 @@ CPU time and memory are sums over the server and the processes that it starts, w
 the resident sets: pages that processes share count several times.
 """
 
-import io
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
+from http.client import HTTPConnection
 from typing import Any
 
 import httpx
-import numpy as np
 import psutil
 
-from benchmarks.load import drive
+from benchmarks.load import cloud_request, drive
 from benchmarks.models import served
 from benchmarks.record import PRETRAINED, Record, Table, argument_parser, timed
 from benchmarks.reviews import reviews
@@ -61,10 +61,8 @@ def measure_start(record: Record, repeats: int) -> None:
 def start(workers: int) -> tuple[float, float, float]:
     """Return the seconds to the first answer, the megabytes then, and those after some thousand requests."""
     start_s = time.perf_counter()
-    with running(HARDMAX, PROBE, set(psutil.Process().cpu_affinity()), "--workers", str(workers)) as (
-        port,
-        pid,
-    ):
+    cpus = set(psutil.Process().cpu_affinity())
+    with running(HARDMAX, PROBE, cpus, "--workers", str(workers)) as (port, pid):
         ready_s, server = time.perf_counter() - start_s, Process(pid)
         fresh_mb = server.megabytes()
         drive(port, [HARDMAX.request(text) for text in reviews(22, 64)], CONNECTIONS, 2.0)
@@ -169,18 +167,18 @@ def measure_texts(
 
 def measure_cloud(cpu: Table, memory: Table, n: int, d: int) -> None:
     """Add the cost of a Gaussian cloud, sent as an npy file and run to its certificate by a new server."""
-    stream = io.BytesIO()
-    np.save(stream, np.random.default_rng(n + d).standard_normal((n, d)))
-    body, headers = stream.getvalue(), {"content-type": "application/x-npy"}
-    with running(HARDMAX, PROBE, {0}) as (port, pid):
+    request = cloud_request(n, d)
+    with (
+        running(HARDMAX, PROBE, {0}) as (port, pid),
+        closing(HTTPConnection("127.0.0.1", port, timeout=600)) as connection,
+    ):
         server, samples = Process(pid), []
         with server.peak() as resident:
             for _ in range(3 if n < 1_000_000 else 1):
                 before = server.idle_cpu_s()
-                url = f"http://127.0.0.1:{port}/dynamics"
-                answer = httpx.post(url, content=body, headers=headers, timeout=600)
+                _, answer = request.send(connection)
                 samples.append(server.idle_cpu_s() - before)
-        layers = answer.raise_for_status().json()["layers"]
+        layers = json.loads(answer)["layers"]
         cpu.add("ours", {"points": n, "d": d, "layers": layers}, samples)
         memory.add("ours", {"when": f"{n:,} points, d = {d}, the highest"}, [max(resident)])
 

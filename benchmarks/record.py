@@ -127,7 +127,7 @@ class Record:
             "hardmax": __version__,
             **{package: package_version(package) for package in packages},
         }
-        self.models = {model: digest(card_path(model)) for model in models}
+        self.models = {model: digest(model) for model in models}
         self._start = datetime.now(UTC)
 
     def table(self, title: str, **options: Any) -> Table:
@@ -190,14 +190,9 @@ def command() -> str:
     return " ".join(["python", *(Path(a).name if a.startswith(("/", "../")) else a for a in arguments)])
 
 
-def card_path(model: str) -> Path:
-    """Return the card of a pretrained model."""
-    return MODELS / model / "card.json"
-
-
-def digest(card: Path) -> str:
-    """Return the first digits of the digest of a model's weights."""
-    return str(json.loads(card.read_text())["model_sha256"][:12])
+def digest(model: str) -> str:
+    """Return the first digits of the digest of a pretrained model's weights."""
+    return str(json.loads((MODELS / model / "card.json").read_text())["model_sha256"][:12])
 
 
 def package_version(package: str) -> str:

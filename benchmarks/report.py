@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import RESULTS, ROOT, card_path, digest
+from benchmarks.record import RESULTS, ROOT, digest
 
 ORDER = """texts load faithfulness custom custom-setfit custom-costs clouds exact machine attacks""".split()
 NOISE_RATIO = 1.05  # smaller differences are noise on a shared machine
@@ -52,7 +52,7 @@ def render_page(records: Sequence[Document]) -> str:
 def render_chapter(record: Document) -> str:
     """Return how the figures were measured, then their tables."""
     versions = [f"{name} {version}" for name, version in (record["versions"] | record["models"]).items()]
-    replaced = [name for name, version in record["models"].items() if version != digest(card_path(name))]
+    replaced = [name for name, version in record["models"].items() if version != digest(name)]
     notes = record["notes"]
     if replaced:
         names = " and ".join(replaced)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.clouds import CLOUDS, HardmaxLayer, hull_peer, numpy_peer
+from benchmarks.clouds import CLOUDS, HardmaxLayer, draw, hull_peer, numpy_peer, torch_peer
 from benchmarks.models import Pooled, SoftTransformer, export, random_twin
 from model_export.encoder.attention import PAD
 from service.text.tokenizer import TokenizedText
@@ -20,8 +20,8 @@ from service.text.tokenizer import TokenizedText
 @pytest.mark.parametrize("cloud", CLOUDS)
 @pytest.mark.parametrize("d", [2, 3])
 def test_hardmax_and_peers_take_the_same_step(cloud: str, d: int) -> None:
-    points = CLOUDS[cloud](300, d)
-    for peer in (numpy_peer(), hull_peer()):
+    points = draw(cloud, 300, d)
+    for peer in (numpy_peer(), hull_peer(), torch_peer()):
         np.testing.assert_allclose(HardmaxLayer()(points), peer(points)(points), atol=1e-12)
 
 
