@@ -137,8 +137,5 @@ def test_figures_are_by_the_sign_and_of_three_labels():
     figures = compute_figures(np.array([3.0, -3.0, 0.1, -0.2]), np.array([1.0, 0.0, 0.5, 0.0]), 1.0)
     assert figures["balanced_accuracy"] == 1.0
     assert figures["three_labels"] == pytest.approx((1 + 1 + 0.5) / 3)
-
-
-def test_figure_of_neutral_texts_is_the_share_classified_as_neutral():
     figures = compute_figures(np.array([3.0, -0.1, 0.1, -0.2]), np.full(4, 0.5), 1.0)
-    assert figures == {"texts": 4, "neutral": 0.75}
+    assert figures == {"texts": 4, "neutral": 0.75}  # of neutral texts the share classified so

@@ -144,17 +144,6 @@ def to_torch(states, words, texts):
     return *(torch.from_numpy(x[tokens].astype(np.float32) - 128)[None] for x in (states, words)), batch
 
 
-@pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
-def test_graph_gives_the_logits_of_torch(use_embeddings):
-    head, scales = random_head(labels=3, use_embeddings=use_embeddings), random_encoder().output_scales
-    states, words, texts = draw((9, 4))
-    with torch.no_grad():
-        logits, _ = head(scales, *to_torch(states, words, texts))
-    outputs = run_session(to_session(quantize(head, scales)), states, words, texts)
-    actual = outputs["bias"] + outputs["contribution"].sum(-1)
-    np.testing.assert_allclose(actual, logits.numpy(), rtol=1e-12)
-
-
 def test_words_contribute_with_the_sign_of_their_leader():
     session = to_session(quantize(random_head(), random_encoder().output_scales))
     outputs = run_session(session, *draw([40]))
