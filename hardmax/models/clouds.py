@@ -164,8 +164,8 @@ class ControlResponse(Document):
     worst_pair: Items[int] | None = None
     """The token, its requested leader, and the rival in its way."""
     bound: float | None = None
-    """No matrix has a larger smallest gap, in the units of docs/control.md; the bound is 0 if the request is
-    infeasible."""
+    """No matrix has a larger smallest gap, in the units of docs/concepts/control.md; the bound is 0 if
+    the request is infeasible."""
     certificate: Items[Refutation] | None = None
     """The proof that no matrix grants the request: the sum of weight * (M + M'), with M = z_token (z_leader
     - z_rival)', is exactly negative semidefinite."""
