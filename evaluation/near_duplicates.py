@@ -81,15 +81,9 @@ def _minhash(shingles: Sequence[frozenset[int]]) -> Ints:
 
 def _group_connected(n: int, pairs: dict[tuple[int, int], float], similarity: float) -> Ints:
     """Return the connected component of each of n texts."""
-    parent = list(range(n))
-
-    def find(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = i = parent[parent[i]]
-        return i
-
-    for (i, j), value in pairs.items():
-        if value >= similarity:
-            first, second = sorted((find(i), find(j)))
-            parent[second] = first
-    return np.unique([find(i) for i in range(n)], return_inverse=True)[1].astype(np.int64)
+    groups = np.arange(n)
+    edges = np.array([pair for pair, s in pairs.items() if s >= similarity], np.int64).reshape(-1, 2)
+    while (groups[edges[:, 0]] != groups[edges[:, 1]]).any():
+        least = groups[edges].min(axis=1)
+        np.minimum.at(groups, edges, least[:, None])
+    return np.unique(groups, return_inverse=True)[1].astype(np.int64)
