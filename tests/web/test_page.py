@@ -93,18 +93,6 @@ def test_opening_a_view_neither_scrolls_nor_focuses(open_page: OpenPage) -> None
     assert page.evaluate("[scrollY, document.activeElement.tagName]") == [0, "BODY"]
 
 
-def test_view_that_is_being_left_does_not_return(open_page: OpenPage) -> None:
-    """Its response may arrive after the click and before the next view is shown."""
-    page = wait_until_ready(open_page("#review"))
-    page.evaluate(
-        """() => {
-            document.querySelector("[data-view=cloud]").click();
-            document.getElementById("review-text").dispatchEvent(new Event("input"));
-        }"""
-    )
-    expect(page.locator("#view-cloud")).to_be_visible()
-
-
 def test_theme_button_switches_the_background_and_is_stored(open_page: OpenPage) -> None:
     page = open_page()
     background = "getComputedStyle(document.documentElement).backgroundColor"

@@ -36,18 +36,6 @@ def test_cloud_plays_once_when_loaded_and_again_on_play(open_cloud: OpenPage) ->
     expect(page.locator("#cloud-player .player-time")).to_contain_text("closed form")
 
 
-def test_reduced_motion_steps_from_layer_to_layer(open_cloud: OpenPage) -> None:
-    page = open_cloud(EMERGING)
-    page.get_by_role("button", name="Play the cloud").click()
-    assert float(page.locator("#cloud-player input").input_value()) == 1
-
-
-def test_ties_have_their_own_symbol(open_cloud: OpenPage) -> None:
-    page = open_cloud("preset=ties")
-    expect(page.locator("#result")).to_contain_text("between leaders")
-    assert page.locator("#clusters .tie").count() >= 2
-
-
 def test_softmax_is_drawn_with_its_distance_from_hardmax_at_each_layer(open_cloud: OpenPage) -> None:
     page = open_cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4&alpha=0.5")
     distance_text = page.locator("#softmax-distance")
@@ -202,29 +190,6 @@ def test_links_of_an_empty_and_of_a_large_cloud(open_cloud: OpenPage) -> None:
     expect_n_points(page, 301)
     page.locator("#share").click()
     expect(share).to_have_text("Link copied without the points, which are too many for a link")
-
-
-def test_ten_thousand_points_are_drawn_with_few_paths(open_page: OpenPage) -> None:
-    """The number of paths determines the time of a frame, and does not depend on the load of the machine."""
-    page = open_page("#cloud?preset=many")
-    page.locator("#clusters tr").first.wait_for(timeout=90_000)
-    expect(page.locator("#result")).to_contain_text("10,000 points")
-    paths = page.evaluate(
-        """async () => {
-            let count = 0;
-            const { prototype } = CanvasRenderingContext2D;
-            for (const name of ["fill", "stroke", "fillText", "strokeText"]) {
-                const original = prototype[name];
-                prototype[name] = function (...args) { count += 1; return original.apply(this, args); };
-            }
-            const slider = document.querySelector("#cloud-player input");
-            slider.value = 1.5;
-            slider.dispatchEvent(new Event("input"));
-            for (let k = 0; k < 3; k += 1) await new Promise((resume) => requestAnimationFrame(resume));
-            return count;
-        }"""
-    )
-    assert 9 < paths < 150
 
 
 def test_plot_is_saved_with_tick_labels(open_cloud: OpenPage) -> None:

@@ -37,13 +37,6 @@ def test_drag_moves_a_point_and_is_one_undo_step(open_cloud: OpenPage) -> None:
     assert read_points(page) == before
 
 
-def test_remove_tool_removes_points(open_cloud: OpenPage) -> None:
-    page = open_cloud()
-    page.get_by_text("Remove", exact=True).click()
-    page.mouse.click(*point_position(page, 0))
-    expect_n_points(page, 8)
-
-
 def test_keyboard_adds_moves_and_selects_points(open_cloud: OpenPage) -> None:
     page = open_cloud()
     page.locator("#cloud-canvas").focus()
@@ -71,19 +64,6 @@ def test_step_size_and_matrix_change_the_result_and_the_link(open_cloud: OpenPag
     expect(page.locator("#alpha-value")).to_have_text("2: 67 % of the way")
     expected = open_cloud(page.evaluate("location.hash.split('?')[1]")).locator("#clusters").inner_text()
     expect(page.locator("#clusters")).to_have_text(expected, use_inner_text=True)
-
-
-def test_ellipse_is_dragged_by_its_handle(open_cloud: OpenPage) -> None:
-    page = open_cloud()
-    page.locator("#ellipse").scroll_into_view_if_needed()
-    box = page.locator("#ellipse .handle").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 8, box["y"] + 8)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 8, box["y"] - 40, steps=5)
-    page.mouse.up()
-    expect(page.locator("#stretch-value")).to_have_text(re.compile(r"\d+\.\d to 1"))
-    assert 30 < float(page.locator("#turn").input_value()) < 80
 
 
 def test_undo_reverts_one_change_after_the_other(open_cloud: OpenPage) -> None:

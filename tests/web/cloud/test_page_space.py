@@ -1,11 +1,9 @@
 """Clouds in space: they are rotated and explained, and their points are not moved by hand."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from cloud_page import canvas_box, download_svg, expect_n_points, read_points
-from page_actions import OpenPage, RunScript, wait_for_frames
+from page_actions import OpenPage, wait_for_frames
 from playwright.sync_api import Page, expect
 
 SPACE = "preset=space"
@@ -64,27 +62,6 @@ def test_plot_of_space_is_saved_with_every_point(open_cloud: OpenPage) -> None:
     svg = download_svg(open_cloud(SPACE))
     assert svg.count("<circle") == 60
     assert all(f">{axis}</text>" in svg for axis in "xyz")
-
-
-def test_hull_edges_are_edges_and_diagonals_of_faces(run_script: RunScript) -> None:
-    octahedron = [[s * (k == c) for c in range(3)] for k in range(3) for s in (1, -1)]
-    cube = [list(corner) for corner in product((-1, 1), repeat=3)]
-    edges_by_body = run_script(
-        """async (clouds) => {
-            const { findHullEdges } = await import("/web/cloud/geometry.js");
-            return clouds.map(findHullEdges);
-        }""",
-        [octahedron, cube, cube[:2]],
-    )
-    lengths = [
-        [np.linalg.norm(np.subtract(body[a], body[b])) for a, b in edges]
-        for body, edges in zip([octahedron, cube, cube], edges_by_body, strict=True)
-    ]
-    assert sorted(lengths[0]) == pytest.approx([2**0.5] * 12)
-    assert sum(x == pytest.approx(2) for x in lengths[1]) == 12
-    # The others are diagonals of the faces; the diagonals of the cube are longer.
-    assert max(lengths[1]) == pytest.approx(8**0.5)
-    assert lengths[2] == []
 
 
 def test_cloud_of_more_dimensions_is_drawn_in_three(open_cloud: OpenPage) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from messages_page import download_rows, download_text, make_answers, open_messages, paste, upload_file
-from page_actions import OpenPage, add_models, expect_accessible_layout, wait_until_ready
+from page_actions import OpenPage, add_models, expect_accessible_layout
 from playwright.sync_api import Page, Route, expect
 from sample_answers import Answer, make_answer, word
 
@@ -37,22 +37,6 @@ def page(open_page: OpenPage) -> Page:
 
 def shown_texts(page: Page) -> list[str]:
     return page.locator("#rows-body tr td:nth-child(2)").all_inner_texts()
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_both_modes_are_at_the_top_and_have_links(open_page: OpenPage, width: int) -> None:
-    page = wait_until_ready(open_page("#review", width=width))
-    links = page.get_by_role("navigation", name="Views").get_by_role("link")
-    expect(links).to_have_text(["One text", "Many messages", "Cloud", "Models"])
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    page.keyboard.press("Tab")
-    for _ in range(3):
-        page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Many messages, one table.")
-    assert page.evaluate("location.hash") == "#messages"
-    page.get_by_role("link", name="One text").click()
-    expect(page.get_by_label("Write a text")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

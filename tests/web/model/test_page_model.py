@@ -49,15 +49,6 @@ def test_snippets_of_the_latest_requests_run(open_page: OpenPage) -> None:
     assert printed["cloud"].startswith("certified 1\n")
 
 
-def test_snippets_name_the_default_model_at_first(open_page: OpenPage, server: str) -> None:
-    """Earlier, they named a model that a server may not have."""
-    page = open_page("#model")
-    page.locator("#snippet-review pre").first.wait_for()
-    cards = httpx.get(f"{server}/models").json()["models"]
-    default = next(card["name"] for card in cards if card.get("default"))
-    expect(page.locator("#snippet-review pre").first).to_contain_text(f'"model":"{default}"')
-
-
 def add_custom_models(page: Page) -> None:
     """Add a model of thirty labels to the served ones, and its encoder."""
     labels = [f"subject {k}" for k in range(30)]

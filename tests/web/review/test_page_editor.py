@@ -130,21 +130,6 @@ def test_long_text_scrolls_and_has_a_short_link(open_page: OpenPage, width: int)
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_highlights_of_unchanged_text_stay_during_editing(open_page: OpenPage) -> None:
-    page = open_page("#review")
-    write_text(page, POSITIVE_TEXT)
-    n_words = page.locator("#highlights .word").count()
-    page.route("**/classify", lambda route: None)  # the answer never comes
-    page.get_by_label("Write a text").press("Control+End")
-    page.keyboard.type(" Really")
-    assert page.locator("#highlights .word").count() >= n_words - 1
-    assert overlay_text(page) == POSITIVE_TEXT + " Really"
-    page.get_by_label("Write a text").press("Control+Home")
-    page.keyboard.type("So, ")
-    assert overlay_text(page) == "So, " + POSITIVE_TEXT + " Really"
-    assert page.locator("#highlights .word").count() >= n_words - 2
-
-
 def test_replaced_words_are_explained(open_review: OpenPage) -> None:
     words = [
         word("Bergman", 0.0, read_as="<name>"), word("qwertz", 0.0, read_as="<unknown>"),

@@ -10,8 +10,6 @@ from sample_answers import (
     FLIP,
     LONG_TEXT,
     LONG_WORDS,
-    PLAIN_ANSWER,
-    SHORT_TEXT,
     SUFFICIENT,
     Answer,
     answer_with_read,
@@ -170,16 +168,6 @@ def test_missing_counterfactual_is_reported(
     page.wait_for_load_state("networkidle")
     for line, text in (("#flip", flip), ("#sufficient", sufficient)):
         expect(page.locator(line)).to_have_text(re.compile(f"^{text}." if text else "^$"))
-
-
-def test_service_without_read_words_gets_no_further_request(open_review: OpenPage) -> None:
-    page = open_review(SHORT_TEXT, PLAIN_ANSWER)
-    requests: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
-    write_text(page, SHORT_TEXT + " ")
-    page.wait_for_timeout(700)  # longer than the pause before the request for a counterfactual
-    assert len([url for url in requests if url.endswith("/classify")]) == 1
-    expect(page.locator("#removal")).to_be_hidden()
 
 
 def test_refused_removal_is_reported(page: Page) -> None:

@@ -9,7 +9,6 @@ from playwright.sync_api import Locator, Page, Route, expect
 from sample_answers import PLAIN_ANSWER, SHORT_TEXT, Answer, make_answer, mock_classify, word
 
 STARS = {"awful": -0.2, "middling": 0.1, "great": 0.0}
-MESS = make_answer("a mess", [word("a", STARS, leader=True), word("mess", STARS)], STARS)
 
 
 def label_buttons(page: Page) -> Locator:
@@ -92,16 +91,6 @@ def test_abstention_does_not_look_like_a_verdict(
     expect(page.locator("#verdict-badge")).to_be_hidden()
 
 
-def test_two_labels_of_a_custom_model_are_at_the_ends(open_review: OpenPage) -> None:
-    words = [word("win", 2.0, leader=True), word("money", 0.5)]
-    answer = make_answer("win money", words, label="spam", probs={"ham": 0.08, "spam": 0.92})
-    page = open_review("win money", answer)
-    expect(page.locator("#verdict-label")).to_have_text("spam")
-    expect(page.locator("#verdict-label")).to_have_class("label pos")
-    expect(page.locator("#verdict-ends span")).to_have_text(["ham", "spam"])
-    expect(page.locator("#scale-low")).to_have_text("ham")
-
-
 def test_labels_of_a_multi_label_model_are_listed(open_review: OpenPage) -> None:
     bias = {"food": 2.0, "service": 1.5, "price": -3.0}
     none = dict.fromkeys(bias, 0.0)
@@ -120,16 +109,6 @@ def test_labels_of_a_multi_label_model_are_listed(open_review: OpenPage) -> None
     labels.clear()
     write_text(page, "cold soup ")
     expect(page.locator("#verdict-label")).to_have_text("no label")
-
-
-def test_most_likely_of_many_labels_are_shown(open_review: OpenPage) -> None:
-    bias = {f"subject {k}": 0.1 * k for k in range(30)}
-    answer = make_answer(
-        "a text", [word("a", dict.fromkeys(bias, 0.0), leader=True), word("text", bias)], bias
-    )
-    page = open_review("a text", answer)
-    expect(label_buttons(page)).to_have_text([re.compile(f"subject {k}") for k in range(22, 30)])
-    expect(page.locator("#verdict-labels")).to_contain_text("and 22 less likely labels")
 
 
 def test_each_of_several_labels_has_contributions(open_review: OpenPage) -> None:

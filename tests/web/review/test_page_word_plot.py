@@ -2,24 +2,9 @@
 
 from itertools import pairwise
 
-from page_actions import OpenPage, RunScript, classify, wait_for_frames
+from page_actions import OpenPage, classify, wait_for_frames
 from playwright.sync_api import expect
 from sample_answers import PLAIN_ANSWER, SHORT_TEXT
-
-
-def test_positive_words_are_on_the_right_for_every_readout(run_script: RunScript) -> None:
-    projections = run_script(
-        """async () => {
-            const { findAxes, projectPoints } = await import("/web/review/projection.js");
-            const readouts = [[1, 0], [0, 1], [-2, 1], [0.3, -4], [-1, -1, 2], [-3]];
-            return readouts.map((vector) => {
-                const layers = [[vector, vector.map((x) => -x), vector.map((x, k) => x * (k + 2))]];
-                const coordinates = projectPoints(layers[0], findAxes(layers, vector).axes);
-                return [...coordinates].filter((_, k) => k % 2 === 0);
-            });
-        }"""
-    )
-    assert all(first > 0 > second for first, second, _ in projections)
 
 
 def test_word_under_the_pointer_in_the_plot_is_highlighted_in_the_text(open_review: OpenPage) -> None:
