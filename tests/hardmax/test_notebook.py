@@ -113,25 +113,6 @@ def test_answer_shows_a_sum_that_adds_up(result: Answer, terms: str) -> None:
     assert ", ".join(" ".join(row) for row in rows_of(result)) == terms
 
 
-def test_answer_keeps_the_signs_of_the_api_whatever_the_label() -> None:
-    """Contributions to the positive label are above 0 and blue, also if the label is negative."""
-    bars = [bar.attrib["fill"] for bar in parse(NEGATIVE).iter("rect")]
-    assert bars[:2] == ["rgb(217,105,32)", "rgb(47,134,207)"]
-
-
-def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
-    planes = [
-        [svg for svg in parse(result).iter("svg") if svg.attrib["width"] == str(notebook.PLANE_PX)]
-        for result in (
-            answer(),
-            answer(words=[word("superb", 2.0) | {"final_position": [1, 2, 3]}]),
-            answer(words=None),
-        )
-    ]
-    assert [len(svgs) for svgs in planes] == [1, 0, 0]
-    assert [text.text for text in planes[0][0].iter("text")] == ["superb", "dull"]
-
-
 def test_answer_shows_why_it_abstains_and_cuts_a_long_text() -> None:
     assert "positive 75.0% (abstains: no_known_words)" in text_of(answer(abstain_reason="no_known_words"))
     long = Answer.of(answer(words=[]).document, "x" * 10_000, 0, "m")

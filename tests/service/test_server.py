@@ -2,7 +2,6 @@
 
 import json
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -21,7 +20,7 @@ from bundles import LABELS, write_head
 from graphs import change_graph, loop_forever
 from raw_http import NPY, connect, npy, post_request, read_status, request_head
 from refusals import refusal
-from server import SERVE, TIMEOUT_S, Server, environ, eventually, in_process, run_python, serving
+from server import SERVE, TIMEOUT_S, Server, environ, eventually, in_process, serving
 
 from service import __version__, state
 from service.errors import ConfigurationError
@@ -341,30 +340,3 @@ def test_request_on_the_last_accepted_connection_is_answered(models: Path) -> No
         time.sleep(DRAIN_S + LAST_REQUESTS_S / 4)
         connection.sendall(b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert read_status(connection) == 200
-
-
-@pytest.mark.alone
-def test_server_starts_in_little_time_and_memory() -> None:
-    start = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", "import onnxruntime, fastapi, uvicorn"], check=True)
-    end = resource.getrusage(resource.RUSAGE_CHILDREN)
-    imports_s = end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
-    with serving() as server:
-        memory, cpu_s = server.memory, server.cpu_s
-        with server.client() as client:
-            info = client.get("/info").json()
-    assert info["default_model"] in info["models"]
-    assert cpu_s < 6 * imports_s  # of CPU time: neither the speed nor the load of the machine matters much
-    assert memory < 400e6  # with the encoders of both sizes
-
-
-def test_service_never_imports_torch_or_model_export() -> None:
-    code = (
-        "import sys, service.server, service.app, service.cli.main\n"
-        "from service.settings import Settings\n"
-        "service.app.create_app(Settings()).openapi()\n"
-        "print([name for name in ('torch', 'model_export', 'onnx', 'onnxscript', 'scipy', 'matplotlib')"
-        " if name in sys.modules])"
-    )
-    process = run_python(code)
-    assert process.stdout.strip() == "[]", process.stderr

@@ -89,10 +89,6 @@ def test_settings_never_print_the_keys() -> None:
     assert "s3cret" not in repr(load_settings({"HARDMAX_API_KEYS": "s3cret"}))
 
 
-def test_settings_every_field_explains_itself() -> None:
-    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
-
-
 def test_available_cpus_is_at_least_one_and_at_most_the_affinity() -> None:
     assert 1 <= available_cpus() <= len(os.sched_getaffinity(0))
 

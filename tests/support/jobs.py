@@ -36,10 +36,6 @@ def spend_in_callbacks(seconds: float) -> int:
     return os.getpid()
 
 
-def cpu_s() -> float:
-    return time.process_time()
-
-
 def signal_self(number: int) -> str:
     os.kill(os.getpid(), number)
     return "not ended"

@@ -15,15 +15,13 @@ import numpy as np
 import pytest
 from server import Server
 
-from hardmax import Answer, Client, HardmaxError, Unauthorized
+from hardmax import Answer, Client, Unauthorized
 from hardmax.formatting import CLUSTER_COLORS
-from service.cli import clouds
 from service.cli.classify import actors_of
 from service.cli.main import build_parser, main
 from service.cli.output import (
     describe_answer,
     describe_control,
-    describe_dynamics,
     describe_models,
     describe_sequences,
 )
@@ -104,11 +102,6 @@ def test_cli_verdict_names_a_cluster_by_words_and_not_by_punctuation() -> None:
     assert "+1.000 ! leads since layer 0, alone" in " ".join(list(describe_answer(single))[1].split())
 
 
-def test_cli_verdict_says_that_no_word_is_known() -> None:
-    verdict = answer("qwertz", label="positive", score=0.5, abstain_reason="no_known_words")
-    assert list(describe_answer(verdict)) == ["positive 50.0% (abstains: no_known_words)  qwertz"]
-
-
 def test_cli_draws_clouds_in_space(tmp_path: Path, hardmax: Run) -> None:
     cloud, picture = tmp_path / "cloud.npy", tmp_path / "cloud.svg"
     np.save(cloud, np.random.default_rng(0).normal(size=(20, 3)))
@@ -181,11 +174,6 @@ def test_cli_names_the_flag_of_a_key_that_the_server_needs(
     assert "does not accept this API key: give" in hardmax(*command, code=2)
 
 
-def test_cli_shows_a_status_of_a_later_version() -> None:
-    result = {"n": 1, "d": 2, "alpha": 1.0, "status": "periodic", "leaders": [], "clusters": []}
-    assert next(describe_dynamics({**result, "layers": 3})) == "1 point in dimension 2, alpha 1: periodic"
-
-
 def test_cli_every_command_and_flag_has_a_help_text() -> None:
     commands = next(action for action in build_parser()._actions if isinstance(action.choices, dict))
     assert all(action.help for action in commands._choices_actions)  # type: ignore[attr-defined]
@@ -206,18 +194,6 @@ def test_cli_plot_has_a_hue_for_each_cluster(cloud: Path, tmp_path: Path, hardma
     assert "wanted leader" in picture.read_text()
     hardmax("dynamics", cloud, "--plot", picture.with_suffix(".png"))
     assert picture.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_cli_control_shows_its_answer_before_it_draws(
-    cloud: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(*arguments: object) -> None:
-        raise HardmaxError("the disk is full")
-
-    monkeypatch.setattr(clouds.plot, "draw_control", fail)
-    assert main(["control", str(cloud), "--leaders", "0,2", "--plot", str(tmp_path / "a.svg")]) == 2
-    output = capsys.readouterr()
-    assert (output.out != "", output.err) == (True, "hardmax: the disk is full\n")
 
 
 def test_cli_control_says_that_nothing_could_be_proved() -> None:

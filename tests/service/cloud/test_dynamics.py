@@ -201,20 +201,6 @@ def test_dynamics_margin_is_the_smallest_relative_gap(points: Floats, minimum: f
     assert result.margin > minimum
 
 
-def test_dynamics_twins_share_a_cluster_and_weigh_twice() -> None:
-    Z = np.array([[1, 1], [0.5, 0], [1, -1], [1, 1], [0.5, 0], [-0.0, 2], [0.0, 2]])
-    result = run(Z, stop="never", max_layers=1)
-    repeated = reference.layer(Z, 1.0)
-    np.testing.assert_allclose(result.points, repeated, atol=1e-15)
-    assert result.assignment[0] == result.assignment[3]
-    assert result.assignment[5] == result.assignment[6]
-    leaders = result.leaders
-    twins = np.isin(leaders.index, (5, 6))
-    assert leaders.since_layer[twins].tolist() == [0, 0]
-    size = result.clusters.size[leaders.cluster[twins]]
-    assert leaders.followers[twins].tolist() == (size - 2).tolist()
-
-
 @pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-150, 1e150, 8e307])
 def test_dynamics_at_extreme_scales_gives_the_same_clusters(scale: float) -> None:
     Z = np.array([[8, 8], [4, -4], [-8, -8], [2, -2], [1, -2], [0, 4]]) / 8 if scale > 1 else SQUARE * 8

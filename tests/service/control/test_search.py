@@ -213,13 +213,6 @@ def test_control_takes_finite_numbers_of_every_size(tiny, huge):
             assert_refuted(np.array(points), result)
 
 
-def test_control_lets_a_single_token_lead():
-    for points in ([[2.0, 1.0]], [[2.0, 1.0], [2.0, 1.0]]):
-        result = solve_control(points, leaders=[0])
-        assert result.feasible
-        assert result.margin is None
-
-
 @pytest.mark.parametrize(
     ("points", "assignment", "leaders", "refusal", "message"),
     [

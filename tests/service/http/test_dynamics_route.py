@@ -11,7 +11,6 @@ import httpx
 import numpy as np
 import pytest
 import raw_http
-from clouds import TRIANGLE
 from raw_http import connect, npy, npy_with_shape, post_request
 from refusals import refusal
 from server import Server, eventually, in_process
@@ -24,12 +23,6 @@ from service.runtime.session import Runtime
 from service.settings import Settings
 
 NPY = {"content-type": "application/x-npy"}
-
-
-def test_dynamics_takes_arrays_in_fortran_order(client: httpx.Client) -> None:
-    body = npy(np.asfortranarray(TRIANGLE))
-    response = client.post("/dynamics?alpha=0.5", content=body, headers=NPY)
-    assert [leader["index"] for leader in response.json()["leaders"]] == [0, 1, 2]
 
 
 # An open bracket was found by fuzzing: it was answered 500.

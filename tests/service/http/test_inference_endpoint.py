@@ -21,15 +21,6 @@ def test_inference_client_labels_texts_as_classify_does(server: Server, client: 
     assert outputs[0].score > 0.9
 
 
-def test_inference_client_chooses_a_model_by_its_url_and_the_best_label(server: Server) -> None:
-    inference_client = InferenceClient(model=f"{server.url}/models/tiny")
-    (best,) = inference_client.text_classification("an awful film", top_k=1)
-    assert best.label == "negative"
-    raw = inference_client.text_classification("an awful film", function_to_apply="none")
-    low, high = sorted(output.score for output in raw)
-    assert high == -low > 0
-
-
 def test_inference_client_gets_the_message_of_an_error(server: Server) -> None:
     with pytest.raises(HfHubHTTPError, match="the text is empty"):
         InferenceClient(base_url=server.url).text_classification(" ")

@@ -1,6 +1,5 @@
 """The Open Inference Protocol, driven by an unmodified Triton client and by hand."""
 
-import json
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -62,28 +61,6 @@ def test_triton_client_gets_the_answers_of_classify(
     for name in ("logit", "score"):
         assert result.as_numpy(name).tolist() == pytest.approx([answer[name] for answer in answers], abs=1e-5)
     assert result.get_response()["id"] == "me"
-
-
-def test_triton_client_gets_leaders_and_abstentions(triton_client: Any, client: httpx.Client) -> None:
-    texts = ["superb", "zzkq"]
-    answers = client.post("/classify", json={"input": texts}).json()["data"]
-    wanted = [triton.InferRequestedOutput(name) for name in ("abstain_reason", "leaders", "label")]
-    tensors = [tensor_of(texts)]
-    result = triton_client.infer("tiny", tensors, outputs=wanted)
-    neutral = triton_client.infer("tiny", tensors, outputs=wanted, query_params={"abstain": "neutral"})
-    assert result.as_numpy("abstain_reason").tolist() == [b"", b"no_known_words"]
-    leaders = [json.loads(text) for text in result.as_numpy("leaders")]
-    assert leaders == [answer["leaders"] for answer in answers]
-    assert result.as_numpy("label").tolist() == [answer["label"].encode() for answer in answers]
-    assert neutral.as_numpy("label").tolist() == [b"positive", b"neutral"]
-
-
-def test_triton_client_gets_all_outputs_if_it_names_none(triton_client: Any) -> None:
-    tensor = tensor_of([["superb"], ["awful"]])
-    result = triton_client.infer("tiny", [tensor])
-    assert result.as_numpy("label").tolist() == [[b"positive"], [b"negative"]]
-    with pytest.raises(triton.InferenceServerException, match="no model"):
-        triton_client.infer("nobody", [tensor])
 
 
 MALFORMED = (b"\x01\x00", b"\x09\x00\x00\x00good", b"\x02\x00\x00\x00\xff\xfe", b"\xff\xff\xff\xff")

@@ -37,21 +37,6 @@ def test_page_is_answered_with_an_etag(client: httpx.Client) -> None:
     assert client.head("/").headers["etag"] == page.headers["etag"]
 
 
-def test_files_of_the_page_are_logged_for_debugging_only(
-    models: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with in_process(models) as client, caplog.at_level("DEBUG", "service.requests"):
-        for path in ("/", "/web/page.js", "/web/nothing.js", "/health"):
-            client.get(path)
-    lines = [(line.levelname, line.getMessage().split(" ")[:3]) for line in caplog.records if line.args]
-    assert lines == [
-        ("INFO", ["GET", "/", "200"]),
-        ("DEBUG", ["GET", "/web/{path:path}", "200"]),
-        ("INFO", ["GET", "/web/{path:path}", "404"]),
-        ("INFO", ["GET", "/health", "200"]),
-    ]
-
-
 def test_line_of_a_refused_request_names_the_error(models: Path, caplog: pytest.LogCaptureFixture) -> None:
     with in_process(models) as client, caplog.at_level("INFO", "service.requests"):
         client.post("/classify", json={"input": []})

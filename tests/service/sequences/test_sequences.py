@@ -45,13 +45,6 @@ def labels_of(answers):
     return [answer["label"] for answer in answers]
 
 
-def test_sequences_are_labelled_in_their_own_order(scenes):
-    rows = [np.array(row["sequence"]) for row in SCENES]
-    for order in ([0, 1, 2, 3, 4], [3, 0, 4, 2, 1]):
-        answers = scenes.classify([rows[i] for i in order])
-        assert labels_of(answers) == [SCENES[i]["label"] for i in order]
-
-
 def test_sequences_are_answered_the_same_alone_and_in_a_batch(scenes):
     rng = np.random.default_rng(0)
     sequences = [rng.normal(size=(rng.integers(1, 60), 2)) for _ in range(300)]

@@ -22,28 +22,6 @@ from service.text.head import Head
 from service.text.tokenizer import Vocabulary
 
 
-def test_outputs_do_not_depend_on_how_many_chunks_run_together(
-    head: Head, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder, sizes = head.encoder, []
-    texts = [encoder.tokenize("the film was superb. " * n) for n in (1, 90, 3, 40)]
-    chunks = [chunk for text in texts for chunk in text.chunks()]
-    together = encoder.encode(chunks, output_attentions=True)
-
-    def count_and_run(feeds: Any, outputs: Any) -> Any:
-        sizes.append(feeds["rows"].size)
-        return Session.run(encoder._session, feeds, outputs)
-
-    monkeypatch.setattr(encoder._session, "run", count_and_run)
-    monkeypatch.setattr(encoder, "_tokens_per_run", 128)
-    separate = encoder.encode(chunks, output_attentions=True)
-    assert len(sizes) > 4
-    assert max(sizes) <= 128
-    for a, b in zip(together, separate, strict=True):
-        for field in ("hidden_states", "input_embeddings", "attention_counts", "receptive_fields"):
-            np.testing.assert_array_equal(getattr(a, field), getattr(b, field))
-
-
 @pytest.mark.parametrize(("provider", "runs"), [("cpu", 5), ("cuda", 1)])
 def test_batch_is_one_run_on_a_gpu_and_several_that_fit_a_cache_on_a_cpu(provider: str, runs: int) -> None:
     requested: list[tuple[str, ...]] = []

@@ -164,18 +164,6 @@ def test_printed_contributions_add_up_to_the_printed_logit(
                     assert as_decimal(answer["bias"], label) + total == as_decimal(answer["logit"], label)
 
 
-def test_clusters_cover_every_word_exactly_once(head: Head, sentences: list[str]) -> None:
-    for answer in answers(head, sentences[60:120], trajectory=False):
-        sizes = [0] * len(answer["clusters"])
-        for word in answer["words"]:
-            sizes[word["cluster"]] += 1
-        assert [cluster["size"] for cluster in answer["clusters"]] == sizes
-        amounts = [abs(cluster["contribution"]) for cluster in answer["clusters"]]
-        assert amounts == sorted(amounts, reverse=True)
-        ids = [leader["cluster"] for leader in answer["leaders"]]
-        assert ids == [c["id"] for c in answer["clusters"] if c["kind"] == "leader"]
-
-
 def positions_of(leader: Any, answer: Answer) -> list[Any]:
     return [word["position"] for word in answer["words"] if word["spans"] == leader["spans"][:1]]
 
