@@ -18,7 +18,7 @@ from service.errors import BundleError, InvalidInput, NotFound
 from service.loaders import domain_loaders
 from service.runtime.bundle import find_bundles, newest_version, read_bundle, version_of
 from service.runtime.card import HEAD
-from service.runtime.registry import Registry, with_default_model
+from service.runtime.registry import Registry, RegistryEntry, with_default_model
 from service.runtime.session import Runtime
 from service.sequences import SequenceClassifier
 from service.settings import Settings, load_settings
@@ -78,18 +78,20 @@ class Local(Api):
 
     def _classify(self, request: ApiRequest) -> dict[str, Any]:
         body = validate(request.body or {}, ClassifyRequest)
-        tasks = read_tasks(body, self._model, self._settings)
+        names = body.model or self._settings.default_model
+        heads = [self._find(name, HEAD).model for name in ([names] if isinstance(names, str) else names)]
+        tasks = read_tasks(body, tuple(heads), self._settings)
         results = raise_first(classify_all(tasks))
         for task, answers in zip(tasks, results, strict=True) if (searches := select_searches(body)) else ():
             run_sync(add_searches(task, answers, searches, _run_all))
         return {
             "id": uuid4().hex,
-            **build_document(body.model or self._settings.default_model, tasks[0].options.heads, results),
+            **build_document(names, tasks[0].options.heads, results),
         }
 
     def _dynamics(self, request: ApiRequest) -> Any:
         parameters = read_options(request.body or {}, self._settings, strict=False)
-        model: Dynamics = self._model(MODEL, "dynamics")
+        model: Dynamics = self._find(MODEL, "dynamics").model
 
         def report(progress: Progress) -> None:
             self._on_progress(f"layer {progress.layer}, {progress.leaders} leaders")
@@ -100,17 +102,21 @@ class Local(Api):
     def _control(self, request: ApiRequest) -> Any:
         body = dict(request.body or {})
         points = np.array(body.pop("points"), np.float64)
-        model: Dynamics = self._model(MODEL, "dynamics")
+        model: Dynamics = self._find(MODEL, "dynamics").model
         deadline_s = self._settings.request_timeout_s
         return _as_written(find_control(points, body, model, self._settings, deadline_s))
 
     def _sequences(self, request: ApiRequest) -> dict[str, Any]:
         body = request.body or {}
-        classifier: SequenceClassifier = self._model(body["model"], "sequences")
-        version = version_of(self._registry.find_entry(body["model"], "sequences").name)
+        entry = self._find(body["model"], "sequences")
+        classifier: SequenceClassifier = entry.model
         labels = classifier.classify([np.array(points, np.float64) for points in body["sequences"]])
-        data = [{"index": i, **label} for i, label in enumerate(labels)]
-        return {"id": uuid4().hex, "model": body["model"], "model_version": version, "data": data}
+        return {
+            "id": uuid4().hex,
+            "model": body["model"],
+            "model_version": version_of(entry.name),
+            "data": [{"index": i, **label} for i, label in enumerate(labels)],
+        }
 
     def _cards(self, request: ApiRequest) -> dict[str, Any]:
         bundles = find_bundles(self._settings.model_folders)
@@ -129,7 +135,7 @@ class Local(Api):
     def _info(self, request: ApiRequest) -> Any:
         raise NotFound("info() needs a server: hardmax.Client")
 
-    def _model(self, name: str, kind: str) -> Any:
+    def _find(self, name: str, kind: str) -> RegistryEntry:
         try:
             self._registry.load(name)
         except NotFound as error:

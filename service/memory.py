@@ -22,33 +22,16 @@ class Slots(asyncio.Semaphore):
 
     released_at = -float("inf")
 
+    async def take(self, held: "list[Slots]") -> None:
+        """Wait for a slot for a request that holds these until it is answered, unless it has one."""
+        if self not in held:
+            await self.acquire()
+            held.append(self)
+
     def release(self) -> None:
         """Release a slot."""
         self.released_at = time.monotonic()
         super().release()
-
-
-class HeldSlots:
-    """The slots that one request holds until it is answered: at most one of each kind."""
-
-    def __init__(self) -> None:
-        self._held: list[Slots] = []
-
-    async def take(self, slots: Slots) -> None:
-        """Wait for one of these slots, unless the request has one."""
-        if slots not in self._held:
-            await slots.acquire()
-            self._held.append(slots)
-
-    def release(self, slots: Slots) -> None:
-        """Release the slot of one kind."""
-        self._held.remove(slots)
-        slots.release()
-
-    def release_all(self) -> None:
-        """Release all slots. Called when the request is answered."""
-        while self._held:
-            self._held.pop().release()
 
 
 def limit_heaps() -> None:

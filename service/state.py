@@ -26,6 +26,7 @@ from service.runtime.proof import Prover
 from service.runtime.registry import Registry, RegistryEntry, bundle_fingerprints
 from service.runtime.session import Runtime
 from service.settings import Settings
+from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, run_batch
 from service.wire import clouds
 
@@ -99,12 +100,19 @@ class AppState:
         """Run a function in the thread that parses long bodies, one at a time."""
         return await asyncio.get_running_loop().run_in_executor(self._parser, work)
 
-    async def load_models(self, names: str | Sequence[str]) -> None:
-        """Load those of these models that are older versions, on their first use."""
-        for name in [names] if isinstance(names, str) else names:
-            entry = self.registry.get(name)
-            if entry is not None and entry.model is None:
-                await asyncio.shield(self._load_version(entry.name))
+    async def find_model(self, name: str, kind: str) -> RegistryEntry:
+        """Return the entry of a model; an older version is loaded on its first use."""
+        try:
+            return self.registry.find(name, kind)
+        except NotReady:
+            await asyncio.shield(self._load_version(name))
+            return self.registry.find(name, kind)
+
+    async def find_heads(self, names: str | Sequence[str] | None) -> tuple[Head, ...]:
+        """Return the heads of these names; of none, the default one."""
+        names = names or self.settings.default_model
+        names = [names] if isinstance(names, str) else names
+        return tuple([(await self.find_model(name, HEAD)).model for name in names])
 
     def _load_version(self, name: str) -> asyncio.Future[None]:
         """Load an older version in a thread, which goes on if the caller leaves."""

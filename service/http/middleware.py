@@ -33,7 +33,7 @@ from service.errors import (
 )
 from service.http.compression import ENCODINGS, BodyDecompressor
 from service.http.errors import DEADLINE_MESSAGE, BodyRefused, path_of, problem_response
-from service.memory import HeldSlots
+from service.memory import Slots
 from service.observability.logging import log_request
 from service.settings import PAGE_FILES, Settings
 from service.state import AppState
@@ -160,7 +160,7 @@ class Exchange:
         self._small_bytes = min(LARGE_BYTES, self._max_bytes)
         is_cloud = scope["path"].endswith(CLOUD_ROUTES)
         self._large = service.large_clouds if is_cloud else service.large_texts
-        self._held = HeldSlots()
+        self._held: list[Slots] = []
         self._watcher: asyncio.Task[None] | None = None
         self._timeout = asyncio.timeout(service.settings.request_timeout_s)
         headers = dict(scope["headers"])
@@ -197,7 +197,8 @@ class Exchange:
                 task.uncancel()
             raise NotReady("the service is stopping") from None
         finally:
-            self._held.release_all()
+            for slots in self._held:
+                slots.release()
             if self._watcher is not None:
                 self._watcher.cancel()
 
@@ -236,7 +237,7 @@ class Exchange:
         if size > self._max_bytes:
             limit = f"the limit of {self._max_bytes / 1e6:g} MB (PAYLOAD_LIMIT_MB)"
             raise BodyRefused(TooLarge(f"the body is over {limit}"))
-        await self._held.take(self._large)
+        await self._large.take(self._held)
 
     async def _watch(self) -> None:
         """Cancel the request when the caller leaves. Nothing else receives after the end of the body."""

@@ -31,7 +31,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from service.errors import HardmaxError, InferenceError, NotReady, Overloaded, TooLarge
-from service.memory import HeldSlots, Slots
+from service.memory import Slots
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Compute:
         function: Callable[..., T],
         *args: Any,
         seconds: float = 0.0,
-        held: HeldSlots | None = None,
+        held: list[Slots] | None = None,
         on_progress: Report | None = None,
     ) -> T:
         """Run `function(*args)` in a worker process. Cancelling the wait ends the work.
@@ -118,7 +118,7 @@ class Compute:
             function: The job.
             *args: Its arguments.
             seconds: What the job takes at least: it begins in the first lane with a longer slice.
-            held: What the request holds until it is answered; a slot of a lane is added.
+            held: The slots that the request holds until it is answered; one of a lane is added.
             on_progress: called in the event loop with every report of the function, which then gets a keyword
                 argument `on_progress` to report with. A job that begins again reports again.
 
@@ -187,14 +187,14 @@ class Lane:
             self._starting = True
             self._threads.submit(self._add_idle)
 
-    async def run(self, job: tuple[Any, ...], report: Report, held: HeldSlots | None = None) -> Any:
+    async def run(self, job: tuple[Any, ...], report: Report, held: list[Slots] | None = None) -> Any:
         """Run a job when its turn comes."""
         if self.waiting >= self.options.depth:
             raise Overloaded("too many clouds are waiting already; try again shortly")
         self.waiting += 1
         try:
             if self._answers is not None and held is not None:
-                await held.take(self._answers)
+                await self._answers.take(held)
             await self._places.acquire()
         finally:
             self.waiting -= 1
@@ -208,7 +208,8 @@ class Lane:
             raise
         except SliceOver:
             if self._answers is not None and held is not None:
-                held.release(self._answers)
+                held.remove(self._answers)
+                self._answers.release()
             raise
 
     async def _run(self, call: "Call") -> Any:

@@ -71,11 +71,7 @@ class Registry:
         entries = self.entries
         return entries.get(name) or entries.get(newest_version(name, entries))
 
-    def find(self, name: str, kind: str) -> Any:
-        """Return the model of that name and kind; raises what `find_entry` does."""
-        return self.find_entry(name, kind).model
-
-    def find_entry(self, name: str, kind: str) -> RegistryEntry:
+    def find(self, name: str, kind: str) -> RegistryEntry:
         """Return the entry of a model that is loaded, by its name and kind.
 
         Raises:

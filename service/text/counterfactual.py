@@ -32,14 +32,15 @@ def find_counterfactual(task: ClassificationTask) -> Search:
 
     Grows a set: in each round the candidates are removed, each together with those that were chosen before.
     """
-    (answer,) = yield [_explained_task(task)]
+    explained = _make_explained(task)
+    (answer,) = yield [explained]
     label, limit = answer["label"], min(MAX_REMOVED_WORDS, answer["n_words"] - 1)  # at least one word stays
     candidates = _rank_words(answer)[:CANDIDATES_PER_ROUND]
     del answer  # takes megabytes for a long text
     chosen: list[Word] = []
     while candidates and len(chosen) < limit:
         sets = [[*chosen, word] for word in candidates]
-        answers = yield [_task_without(task, words) for words in sets]
+        answers = yield [_make_trial(explained, words) for words in sets]
         changed = [i for i, answer in enumerate(answers) if answer["label"] != label]
         best = min(changed or range(len(sets)), key=lambda i: float(answers[i]["probs"][label]))
         chosen = sets[best]
@@ -56,14 +57,15 @@ def find_sufficient(task: ClassificationTask) -> Search:
     Takes the shortest prefix of the candidates that has the label, and removes one word after the other from
     it as long as it keeps the label.
     """
-    (answer,) = yield [_explained_task(task)]
+    explained = _make_explained(task)
+    (answer,) = yield [explained]
     label, words, candidates = answer["label"], _words_by_span(answer), _rank_words(answer)
     del answer
     sizes = range(1, min(len(candidates), MAX_SUFFICIENT_WORDS) + 1)
     sets = [candidates[:size] for size in sizes]
     chosen, score = None, 0.0
     while sets:
-        answers = yield [_task_without(task, _all_but(words, subset)) for subset in sets]
+        answers = yield [_make_trial(explained, _all_but(words, subset)) for subset in sets]
         unchanged = [i for i, answer in enumerate(answers) if answer["label"] == label]
         if not unchanged:
             break
@@ -73,7 +75,7 @@ def find_sufficient(task: ClassificationTask) -> Search:
     return None if chosen is None else {"words": _words_of_answer(task, chosen), "score": score}
 
 
-def _explained_task(task: ClassificationTask) -> ClassificationTask:
+def _make_explained(task: ClassificationTask) -> ClassificationTask:
     """Return the task of the same text with a full explanation, by its first model."""
     options = replace(
         task.options,
@@ -82,13 +84,14 @@ def _explained_task(task: ClassificationTask) -> ClassificationTask:
         trajectory=False,
         offset_unit="codepoints",
     )
-    return ClassificationTask(task.text, options, task.without)
+    return ClassificationTask(task.text, options, task.without, is_searched=True)
 
 
-def _task_without(task: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
-    """Return the task that predicts the label of the text without these words, without an explanation."""
-    options = replace(task.options, heads=task.options.heads[:1], explain="none", trajectory=False)
-    return ClassificationTask(task.text, options, merge_spans([*task.without, *map(_span, words)]))
+def _make_trial(explained: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
+    """Return the task that predicts the label of a text, which is tokenized already, without these words."""
+    options = replace(explained.options, explain="none")
+    without = merge_spans([*explained.without, *map(_span, words)])
+    return ClassificationTask(explained.text, options, without, whole=explained.tokenized)
 
 
 def _rank_words(answer: Answer) -> list[Word]:

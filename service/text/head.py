@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from service.errors import BundleError, InferenceError
 from service.runtime.batcher import group_by_length
-from service.runtime.bundle import Bundle
+from service.runtime.bundle import Bundle, version_of
 from service.runtime.session import Runtime, Session, check_graph
 from service.text.decision import UNITS_PER_LOGIT, read_decision_rule
 from service.text.encoder import EncodedText, Encoder
@@ -79,6 +79,7 @@ class Head:
         self, name: str, digest: str, session: Session, encoder: Encoder, card: Mapping[str, Any]
     ) -> None:
         self.name = name
+        self.version = version_of(name)
         self.digest = digest
         self.session = session
         self.encoder = encoder

@@ -10,6 +10,7 @@ import string
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any
 
@@ -31,11 +32,10 @@ CHARS_PER_TOKEN = 4
 CHARS_PER_RUN = 200_000  # that one run tokenizes; the texts after them wait for the next run
 # A score is the contribution of a word to one label of one head.
 MAX_SCORES = 500_000  # of a text, and of the texts that are answered in one run
-MAX_REQUEST_SCORES = 20_000_000  # of all texts of a request
 _ASCII_LETTERS = string.ascii_letters.encode()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClassifyOptions:
     """The options of a request, and the heads that answer it. All heads are on one encoder."""
 
@@ -51,15 +51,10 @@ class ClassifyOptions:
         """The encoder of all heads."""
         return self.heads[0].encoder
 
-    @property
+    @cached_property
     def n_logits(self) -> int:
         """The number of logits of all heads."""
         return sum([head.rule.n_logits for head in self.heads])
-
-
-def is_blank(text: str) -> bool:
-    """Return whether a text has nothing but white space."""
-    return not text or text.isspace()
 
 
 def max_words(text: str) -> int:
@@ -73,20 +68,22 @@ class ClassificationTask:
     """One text to classify, and its progress.
 
     `without` are spans, in code points, of words to remove in place. `param` is the name of the text in the
-    request.
+    request. `whole` are the tokens of the text, if they are known; those of a searched text are kept.
     """
 
     text: str
     options: ClassifyOptions
     without: Sequence[Span] = ()
     param: str = "input"
+    whole: TokenizedText | None = None
+    is_searched: bool = False
     tokenized: TokenizedText | None = None
     outputs: list[EncoderOutput] = field(default_factory=list)
     waiting: list[Chunk] = field(default_factory=list)  # chunks that are not encoded yet, last first
     done: int = 0  # tokens that are encoded
 
     def __post_init__(self) -> None:
-        if is_blank(self.text) and not self.options.accept_blank:
+        if not self.text.strip() and not self.options.accept_blank:
             raise InvalidInput("the text is empty", param=self.param)
         try:
             self.text.encode()
@@ -117,8 +114,10 @@ class ClassificationTask:
             TooLarge: The text is too long and truncation is off.
             InvalidInput: No word is left.
         """
-        fold_names = self.options.heads[0].fold_names
-        tokenized = self.options.encoder.tokenize(self.text, fold_names=fold_names)
+        tokenized = self.whole
+        if tokenized is None:
+            fold_names = self.options.heads[0].fold_names
+            tokenized = self.options.encoder.tokenize(self.text, fold_names=fold_names)
         scores = len(tokenized) * self.options.n_logits
         if scores > MAX_SCORES:
             problem = f"the text has {len(tokenized)} words and the models {self.options.n_logits} labels"
@@ -135,7 +134,9 @@ class ClassificationTask:
 
     def release(self) -> None:
         """Release the states of an answered text, whose request may still wait for others."""
-        self.tokenized, self.outputs, self.waiting = None, [], []
+        self.outputs, self.waiting = [], []
+        if not self.is_searched:
+            self.tokenized = None
 
     def next_chunks(self, max_tokens: int) -> list[Chunk]:
         """Return the chunks of this run: about `max_tokens` tokens, and at least one chunk."""
@@ -171,10 +172,6 @@ def make_tasks(
             problem = f"the text has {len(text)} characters, more than {max_chars} (MAX_TEXT_CHARS)"
             raise TooLarge(problem, param=name)
         tasks.append(ClassificationTask(text, options, param=name))
-    words = sum([max_words(task.text) for task in tasks])
-    if words * options.n_logits > MAX_REQUEST_SCORES:
-        problem = f"the request has about {words} words and the models {options.n_logits} labels"
-        raise TooLarge(f"{problem}: at most {MAX_REQUEST_SCORES} of both multiplied", param=param)
     return tasks
 
 
@@ -221,7 +218,7 @@ def _tokenize_new(
     for task in new:
         if chars >= CHARS_PER_RUN:
             break
-        chars += len(task.text)
+        chars += len(task.text) if task.whole is None else 0
         try:
             task.tokenize()
         except (InvalidInput, TooLarge) as error:
@@ -307,7 +304,7 @@ def _add_mixed(outputs: HeadOutputs, answers: Sequence[Answer]) -> None:
 def _answer_wordless(head: Head, tokenized: TokenizedText, options: ClassifyOptions) -> Answer:
     """Answer a text without words, such as markup alone, from the bias."""
     (answer,) = predict(head.rule, [tokenized], [(0, 0)], head.bias, head.bias, [False])
-    if is_blank(tokenized.text):
+    if not tokenized.text.strip():
         answer = abstain_as_empty(answer)
     lists = {"none": [], "leaders": ["leaders", "clusters"], "full": ["leaders", "clusters", "words"]}
     names = lists[options.explain] + (["trajectory"] if options.trajectory else [])

@@ -25,6 +25,7 @@ MAX_EXPLAINED_WORDS = 40_000  # times models
 MAX_EXPLAINED_LABELS = 400_000  # words times labels
 MAX_ANSWERS = 8_192  # texts times models
 MAX_ANSWERED_LABELS = 40_000  # texts times labels
+MAX_LABELED_WORDS = 20_000_000  # words times labels
 TEXT_S, TOKEN_S, CHAR_S = 0.002, 0.0015, 1e-6  # of a text through an encoder and a head
 SEARCH_SHARE = 0.75  # of the time of a request and of the cores, for its searches
 
@@ -42,9 +43,10 @@ def check_answers(tasks: Sequence[ClassificationTask], param: str = "input") -> 
     models, labels = len(options.heads), options.n_logits
     _check(count * models, MAX_ANSWERS, "texts x models", param)
     _check(count * labels, MAX_ANSWERED_LABELS, "texts x labels", param)
+    words = sum([max_words(task.text) for task in tasks])
+    _check(words * labels, MAX_LABELED_WORDS, "words x labels", param)
     if options.explain == "full" or options.trajectory:
         _check(count, MAX_EXPLAINED_TEXTS, "texts with a full explanation or a trajectory", param)
-        words = sum([max_words(task.text) for task in tasks])
         _check(words * models, MAX_EXPLAINED_WORDS, "words x models of full explanations", param)
         _check(words * labels, MAX_EXPLAINED_LABELS, "words x labels of full explanations", param)
 
@@ -68,7 +70,7 @@ def search_s(task: ClassificationTask, name: str) -> float:
     """Return what a search takes at most for one text and one model; without tokens if they are not known."""
     trials = FLIP_TRIALS if name == "flip" else SUFFICIENT_TRIALS
     tokens = 0 if task.tokenized is None else search_tokens(task.tokenized, name)
-    return (1 + trials) * text_s(0, len(task.text)) + TOKEN_S * tokens
+    return trials * TEXT_S + text_s(tokens, len(task.text))
 
 
 def check_searches(

@@ -2,12 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from hardmax.models.texts import OffsetUnit
 from service.errors import InvalidInput
-from service.runtime.bundle import version_of
-from service.runtime.card import HEAD
 from service.settings import Settings
 from service.text.counterfactual import MAX_SEARCHED_TEXTS, Search, find_counterfactual, find_sufficient
 from service.text.head import Head
@@ -16,21 +14,19 @@ from service.text.spans import Span, merge_spans, to_codepoints
 from service.wire.prices import check_answers
 from service.wire.requests import ClassifyRequest
 
-FindModel = Callable[[str, str], Any]  # by name and kind
 UNIT_NAMES = {"codepoints": "code points", "utf16": "UTF-16 units"}
 Results = Sequence[list[Answer] | Exception]
 RunTasks = Callable[[Sequence[ClassificationTask]], Awaitable[Results]]
 
 
 def read_tasks(
-    body: ClassifyRequest, find: FindModel, settings: Settings, *, accept_blank: bool = False
+    body: ClassifyRequest, heads: tuple[Head, ...], settings: Settings, *, accept_blank: bool = False
 ) -> list[ClassificationTask]:
     """Return the tasks of a request, one for each text.
 
     Raises:
         InvalidInput: Fields contradict each other; `param` names one.
         TooLarge: There are too many texts, or one is too long.
-        NotFound: There is no such model.
     """
     count = 1 if isinstance(body.input, str) else len(body.input)
     if body.without and count != 1:
@@ -42,8 +38,7 @@ def read_tasks(
     if count > MAX_SEARCHED_TEXTS and (searches := select_searches(body)):
         name = next(iter(searches))
         raise InvalidInput(f"{name} goes with {MAX_SEARCHED_TEXTS} texts at most", param=name)
-    names = body.model or settings.default_model
-    heads = find_heads(find, [names] if isinstance(names, str) else names)
+    check_heads(heads)
     options = ClassifyOptions(
         heads, body.explain, body.trajectory, body.truncate, body.offset_unit, accept_blank
     )
@@ -70,16 +65,14 @@ def check_spans(spans: Sequence[Span], text: str, unit: OffsetUnit) -> None:
             raise InvalidInput(problem, param=f"without[{i}]")
 
 
-def find_heads(find: FindModel, names: Sequence[str]) -> tuple[Head, ...]:
-    """Return the heads of those names, which must read texts with the same encoder in the same way."""
-    heads = tuple(find(name, HEAD) for name in names)
+def check_heads(heads: Sequence[Head]) -> None:
+    """Refuse heads that do not read texts with the same encoder in the same way."""
     if len(set(heads)) < len(heads):
         raise InvalidInput("a model is named twice", param="model")
-    if len({id(head.encoder) for head in heads}) > 1:
+    if len({head.encoder for head in heads}) > 1:
         raise InvalidInput("these models have different encoders: send a request for each", param="model")
     if len({head.fold_names for head in heads}) > 1:
         raise InvalidInput("these models read names differently: send a request for each", param="model")
-    return heads
 
 
 def raise_first(results: Results) -> list[list[Answer]]:
@@ -120,7 +113,7 @@ async def add_searches(
 
 def build_document(model: str | list[str], heads: Sequence[Head], results: Sequence[list[Answer]]) -> Answer:
     """Return the document without its id; `model` is the model, or the list of models, of the request."""
-    versions = [version_of(head.name) for head in heads]
+    versions = [head.version for head in heads]
     data: list[Answer] = [
         {"index": i, **answers[0]}
         if isinstance(model, str)

@@ -92,7 +92,7 @@ def test_run_of_the_default_model_that_had_to_be_stopped_ends_the_process(
         monkeypatch.setattr(watchdog, "TICK_S", 0.02)
         for name in ("other", "tiny"):
             assert not service.failed.is_set()
-            options = ClassifyOptions((service.registry.find(name, HEAD),))
+            options = ClassifyOptions((service.registry.find(name, HEAD).model,))
             (error,) = await service.texts.submit(options.encoder, make_tasks(["good " * 60], options))
             assert isinstance(error, NotReady)
             assert f"a run of {name} took more than 30 s" in error.message
@@ -126,20 +126,21 @@ def test_older_version_that_never_ends_to_load_delays_no_other_request(tmp_path:
         return {**ordinary, HEAD: load_head}
 
     async def ask(service: AppState) -> None:
-        callers = [asyncio.create_task(service.load_models("slow@1")) for _ in range(20)]
+        callers = [asyncio.create_task(service.find_heads("slow@1")) for _ in range(20)]
         callers[0].cancel()
         for _ in range(20):
             start_s = time.perf_counter()
             await asyncio.sleep(0.01)
             assert time.perf_counter() - start_s < 5
-        await service.load_models(["slow", "tiny"])  # they are loaded
+        assert len(await service.find_heads(["slow", "tiny"])) == 2  # they are loaded
         with pytest.raises(NotReady, match="slow@1 is being loaded"):
             service.registry.find("slow@1", HEAD)
         ends.set()
-        await asyncio.gather(*callers[1:])
-        await service.load_models("slow@1")
-        with pytest.raises(NotFound, match="the model slow@1 was refused: slow@1 took more than 60 s"):
-            service.registry.find("slow@1", HEAD)
+        refusals = await asyncio.gather(*callers[1:], return_exceptions=True)
+        message = "the model slow@1 was refused: slow@1 took more than 60 s"
+        assert {str(refusal) for refusal in refusals} == {message}
+        with pytest.raises(NotFound, match=message):
+            await service.find_heads("slow@1")
         assert loads == ["slow@1"]
 
     run(tmp_path, ask, loaders=slow_loaders)
@@ -155,10 +156,10 @@ def test_text_ends_with_the_model_that_it_began_with(tmp_path: Path) -> None:
     write_head(tmp_path)
 
     async def replace(service: AppState) -> list[str]:
-        first = make_tasks(["superb"], ClassifyOptions((service.registry.find("tiny", HEAD),)))
+        first = make_tasks(["superb"], ClassifyOptions(await service.find_heads("tiny")))
         write_head(tmp_path, labels=LABELS[::-1])
         await service.reload()
-        second = make_tasks(["superb"], ClassifyOptions((service.registry.find("tiny", HEAD),)))
+        second = make_tasks(["superb"], ClassifyOptions(await service.find_heads("tiny")))
         return [answer["label"] for tasks in (first, second) for (answer,) in classify_all(tasks)]
 
     assert run(tmp_path, replace) == ["positive", "negative"]

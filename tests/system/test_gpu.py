@@ -59,7 +59,7 @@ def test_sentiment_on_the_gpu_is_that_of_the_cpu(provider: Any) -> None:
     for device in (provider, "cpu"):
         registry = Registry([PRETRAINED_FOLDER], domain_loaders(Runtime(device), Settings()))
         registry.load(PRETRAINED_DEFAULT)
-        options = ClassifyOptions((registry.find(PRETRAINED_DEFAULT, HEAD),), "full", trajectory=True)
+        options = ClassifyOptions((registry.find(PRETRAINED_DEFAULT, HEAD).model,), "full", trajectory=True)
         answers.append(classify_all(make_tasks(texts, options)))
     assert answers[0] == answers[1]  # to the bit
 

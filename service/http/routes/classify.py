@@ -43,10 +43,8 @@ async def classify(
     text as sent, in code points or in UTF-16 units (`offset_unit`). Clusters and their leaders are sorted by
     the size of their contribution.
     """
-    model = body.model or service.settings.default_model
-    await service.load_models(model)
-    tasks = read_tasks(body, service.registry.find, service.settings, accept_blank=on_empty == "abstain")
-    heads = tasks[0].options.heads
+    heads = await service.find_heads(body.model)
+    tasks = read_tasks(body, heads, service.settings, accept_blank=on_empty == "abstain")
     record_models(request, heads, len(tasks))
     searches = select_searches(body)
     if searches:
@@ -57,6 +55,7 @@ async def classify(
     submit = partial(service.texts.submit, tasks[0].options.encoder, admitted=True)
     for task, answers in zip(tasks, results, strict=True) if searches else ():  # one after the other
         await add_searches(task, answers, searches, submit)
+    model = body.model or service.settings.default_model
     document = {"id": request.state.request_id, **build_document(model, heads, results)}
     written = await write_answers(partial(write_entries, document), len(tasks), is_long=large)
     return reply(check_answer(written))

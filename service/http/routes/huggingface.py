@@ -28,7 +28,6 @@ from service.text.pipeline import Answer, ClassifyOptions
 from service.wire.documents import write_list
 from service.wire.protocols import ProtocolRequest, ResponseModel
 from service.wire.requests import TEXTS
-from service.wire.texts import find_heads
 
 ABSTAINED = "x-abstained"
 MAX_LISTED = 256  # in that header: proxies accept headers of 4 kB
@@ -120,8 +119,7 @@ async def predict(
     query: LabelOptionsDep,
 ) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
-    heads = find_heads(service.registry.find, [service.settings.default_model])
-    options = ClassifyOptions(heads, "none", truncate=body.truncate)
+    options = ClassifyOptions(await service.find_heads(None), "none", truncate=body.truncate)
     texts, neutral = _unwrap_texts(body.inputs), not body.raw_scores
     answers = await label_texts(service, texts, options, "inputs", query, neutral=neutral)
     ranked = [_rank_labels(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
@@ -131,8 +129,7 @@ async def predict(
 async def _answer_endpoint(
     body: EndpointRequest, service: AppState, name: str, query: LabelOptions
 ) -> Response:
-    await service.load_models(name)
-    heads, parameters = find_heads(service.registry.find, [name]), body.parameters
+    heads, parameters = await service.find_heads(name), body.parameters
     labels, candidates = heads[0].rule.labels, parameters.candidate_labels
     if candidates is not None and not set(candidates) <= set(labels):
         problem = f"this model has the labels {', '.join(labels)}, and no others"

@@ -163,9 +163,8 @@ async def infer(
         is_binary=body.media_type == BINARY,
     )
     outputs = requested_outputs(infer_request)
-    await service.load_models(entry.name)
     # the version in the answer is that of the entry, which a reload may have replaced meanwhile
-    heads = (entry.model or service.registry.find(entry.name, HEAD),)
+    heads = (entry.model,) if entry.model else await service.find_heads(entry.name)
     options = ClassifyOptions(heads, "leaders" if "leaders" in outputs else "none")
     answers = await label_texts(service, texts, options, INPUT, query)
     head = {"model_name": entry.name, "model_version": entry.digest[:12]}

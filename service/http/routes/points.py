@@ -109,7 +109,7 @@ async def dynamics(body: BodyDep, request: Request, service: ServiceDep) -> Resp
 
 
 def _find_dynamics(service: AppState, request: Request) -> Dynamics:
-    entry = service.registry.find_entry(MODEL, "dynamics")
+    entry = service.registry.find(MODEL, "dynamics")
     record_models(request, [entry])
     model: Dynamics = entry.model
     return model
@@ -199,8 +199,7 @@ async def classify_sequences(body: BodyDep, request: Request, service: ServiceDe
     parse = partial(service.compute.run, seconds=body_s(len(body.content)), held=request.state.held)
     sequences, document = await parse_body(parse, read_arrays, body.content, "sequences", **limits)
     name = validate(document, SequencesEnvelope).model
-    await service.load_models(name)
-    entry = service.registry.find_entry(name, "sequences")
+    entry = await service.find_model(name, "sequences")
     record_models(request, [entry])
     model: SequenceClassifier = entry.model
     seconds = sequences_s(map(len, sequences), model.dimension)

@@ -14,7 +14,7 @@ import pytest
 from server import eventually
 
 from service.errors import InferenceError, InvalidInput, NotReady, Overloaded, TooLarge
-from service.memory import HeldSlots
+from service.memory import Slots
 from service.runtime.compute import Compute, LaneOptions
 
 pytestmark = pytest.mark.anyio
@@ -197,14 +197,15 @@ async def test_answers_of_a_lane_are_held_until_they_are_sent() -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.001):
                     await compute.run(jobs.PID)
-        first, second = HeldSlots(), HeldSlots()
+        first: list[Slots] = []
+        second: list[Slots] = []
         await compute.run(jobs.PID, held=first)
         await asyncio.to_thread(eventually, lambda: len(children() - before) <= 1)
         waiting = asyncio.create_task(compute.run(jobs.PID, held=second))
         await asyncio.sleep(0.2)
         assert not waiting.done()
-        first.release_all()
+        first.pop().release()
         await asyncio.wait_for(waiting, 30)
-        second.release_all()
+        assert len(second) == 1
     finally:
         await asyncio.to_thread(compute.stop)

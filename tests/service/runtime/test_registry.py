@@ -153,7 +153,7 @@ def test_head_is_loaded_with_its_encoder_and_refused_without_it(tmp_path: Path) 
     put_encoder(tmp_path / "reader", b"two")
     registry.refresh()
     assert registry.refused == {"a head": reason}  # the loaded model stays
-    assert registry.find("a head", "text-classification") == "a head"
+    assert registry.find("a head", "text-classification").model == "a head"
 
 
 def test_head_finds_its_encoder_by_digest_when_another_one_has_its_name(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_broken_encoder_does_not_affect_heads_on_another_one(
     put_head(tmp_path, "other", b"two")
     registry = Registry([tmp_path], {"encoder": load, "text-classification": load})
     registry.load("mine")
-    assert registry.find("mine", "text-classification") == "mine of 8"
+    assert registry.find("mine", "text-classification").model == "mine of 8"
     assert caplog.messages == []  # the encoder of another model is not loaded
     reason = "broken/pieces.json cannot be read: No such file or directory"
     for _ in range(2):
@@ -227,19 +227,19 @@ def test_only_the_newest_version_is_loaded_until_another_is_requested(tmp_path: 
         ["mine@10", "other"],
         ["mine@1", "mine@10", "mine@2", "other"],
     )
-    assert registry.find("mine", "dynamics") == "mine@10"
+    assert registry.find("mine", "dynamics").model == "mine@10"
     with pytest.raises(NotReady, match="mine@2 is being loaded"):
         registry.find("mine@2", "dynamics")
     for _ in range(2):
         registry.load_version("mine@2")
-    assert registry.find("mine@2", "dynamics") == "mine@2"
+    assert registry.find("mine@2", "dynamics").model == "mine@2"
     registry.refresh()
     assert loaded == ["mine@10", "other", "mine@2"]
     shutil.rmtree(tmp_path / "mine@10")
     shutil.rmtree(tmp_path / "mine@2")
     registry.refresh()
     registry.load_version("mine@1")
-    assert registry.find("mine", "dynamics") == "mine@1"
+    assert registry.find("mine", "dynamics").model == "mine@1"
 
 
 def test_older_version_that_cannot_be_loaded_is_refused_by_name(tmp_path: Path) -> None:
@@ -260,8 +260,8 @@ def test_version_has_one_name(tmp_path: Path, alias: str) -> None:
     write_stub_bundle(tmp_path / "mine@1", name="mine@1")
     write_stub_bundle(tmp_path / alias, name=alias)
     registry = registry_of(tmp_path)
-    assert registry.find("mine", "dynamics") == "mine@1 of 8"
-    assert registry.find(alias, "dynamics") == f"{alias} of 8"  # a bundle, but not a version of mine
+    assert registry.find("mine", "dynamics").model == "mine@1 of 8"
+    assert registry.find(alias, "dynamics").model == f"{alias} of 8"  # a bundle, but not a version of mine
     shutil.rmtree(tmp_path / alias)
     registry.refresh()
     with pytest.raises(NotFound):
@@ -293,13 +293,13 @@ def test_rollbacks_beside_reloads_leave_a_model_served_at_every_moment(tmp_path:
     registry = registry_of(tmp_path)
     with ThreadPoolExecutor(1) as pool:
         rollbacks = pool.submit(lambda: [roll_back(tmp_path, "mine")[1] for _ in range(30)])
-        seen = {registry.find_entry("mine", "dynamics").name}
+        seen = {registry.find("mine", "dynamics").name}
         while not rollbacks.done():
             registry.refresh()
             assert not registry.refused
-            seen.add(registry.find_entry("mine", "dynamics").name)
+            seen.add(registry.find("mine", "dynamics").name)
     assert rollbacks.result() == [f"mine@{number}" for number in range(3, 33)]
     assert len(seen) > 1
     registry.refresh()
-    assert registry.find("mine", "dynamics") == "mine@32 of 8"
+    assert registry.find("mine", "dynamics").model == "mine@32 of 8"
     assert not list(tmp_path.glob(".*"))

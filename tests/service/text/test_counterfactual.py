@@ -49,6 +49,21 @@ def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]
     assert n_flips > 20
 
 
+def test_trials_of_a_search_tokenize_the_text_once(head: Head) -> None:
+    """Each trial tokenized the whole text again, which takes a fifth of a second for a long one."""
+    text = ClassificationTask("A superb film, " * 40 + "and bad.", ClassifyOptions((head,)), without=[(0, 8)])
+    for find in (find_counterfactual, find_sufficient):
+        search = find(text)
+        (explained,) = next(search)
+        trials = search.send([answer for (answer,) in raise_first(classify_all([explained]))])
+        answers = raise_first(classify_all(trials))
+        assert len(trials) > 1
+        for trial, answer in zip(trials, answers, strict=True):
+            assert trial.whole is explained.tokenized is not None
+            afresh = ClassificationTask(trial.text, trial.options, trial.without)
+            assert raise_first(classify_all([afresh])) == [answer]
+
+
 def test_flip_never_removes_words_that_are_left_out_already(head: Head, sentences: list[str]) -> None:
     options = ClassifyOptions((head,), "none")
     n_flips = 0
