@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from hardmax.formatting import shorten
 from service import __version__
@@ -55,9 +55,10 @@ LAST_REQUESTS_S = 0.5
 LAST_RESPONSES_S = 0.5
 KILL_AFTER_S = 5.0
 KEEP_ALIVE_S = 75  # longer than that of proxies, which then never use a connection that is being closed
-# Also the time for a worker's imports on a busy machine, and the delay before a worker is replaced that dies
-# during its health check: the supervisor waits for the answer.
+# The delay before a worker is replaced that hangs, or dies during its health check: the supervisor waits for
+# the answer.
 WORKER_HEALTHCHECK_S = 15
+WORKER_START_S, WORKER_POLL_S = 120, 0.5  # imports take long on a busy machine
 MAX_CONNECTIONS = 4096
 MAX_HEAD_BYTES = 65_536  # a matrix in the query is long, and comes in several packets
 MAX_STARTUP_LINE_CHARS = 110
@@ -124,7 +125,7 @@ def _supervise(settings: Settings, make_app: MakeApp, listener: socket.socket) -
     logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # which worker ended, and when
     announced = multiprocessing.get_context("spawn").Event()
     config = _config(partial(build_app, settings, make_app, announced), settings, factory=True)
-    supervisor = Multiprocess(config, [listener])
+    supervisor = Supervisor(config, [listener])
 
     def stop(number: int, frame: object) -> None:
         """Stop at once: uvicorn reads signals only between two restarts of all workers, which take long."""
@@ -139,6 +140,36 @@ def _supervise(settings: Settings, make_app: MakeApp, listener: socket.socket) -
     supervisor.run()
     codes = {worker.exitcode for worker in supervisor.processes}
     return MISCONFIGURED if STARTUP_FAILURE in codes else 0
+
+
+class Supervisor(Multiprocess):
+    """uvicorn's supervisor, which gives new workers time for their imports: only then do they answer."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self._imported: set[Process] = set()
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that have ended or do not answer."""
+        for worker in self.processes:
+            if worker not in self._imported:
+                self._await_imports(worker)
+        self._imported = set(self.processes)
+        super().keep_subprocess_alive()
+
+    def _await_imports(self, worker: Process) -> None:
+        """Wait until a worker can answer, has ended, or has had WORKER_START_S."""
+        end_s = time.monotonic() + WORKER_START_S
+        worker.parent_conn.send(b"ping")  # the next health check receives its answer
+        while worker.process.is_alive() and not worker.parent_conn.poll(WORKER_POLL_S):
+            if self.should_exit.is_set() or time.monotonic() > end_s:
+                break
+
+    def restart_all(self) -> None:
+        """Replace one worker after the other; each has as long to be ready."""
+        self.config.timeout_worker_healthcheck = WORKER_START_S
+        super().restart_all()
+        self.config.timeout_worker_healthcheck = WORKER_HEALTHCHECK_S
 
 
 def _config(app: Any, settings: Settings, *, factory: bool = False) -> uvicorn.Config:
@@ -212,7 +243,7 @@ def handle_signals(service: AppState) -> None:
             return
         grace_s = service.settings.shutdown_grace_s
         log.info("stopping on %s, within %g s", number.name, grace_s)
-        service.drain()
+        service.draining = True
         if service.failed.is_set():  # the run of a model may never end
             end_later(KILL_AFTER_S, FAILED)
         end_later(grace_s + KILL_AFTER_S)
