@@ -88,10 +88,12 @@ def _make_explained(task: ClassificationTask) -> ClassificationTask:
 
 
 def _make_trial(explained: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
-    """Return the task that predicts the label of a text, which is tokenized already, without these words."""
+    """Return the task that predicts the label of the text without these words, from the same tokens."""
     options = replace(explained.options, explain="none")
     without = merge_spans([*explained.without, *map(_span, words)])
-    return ClassificationTask(explained.text, options, without, whole=explained.tokenized)
+    trial = ClassificationTask(explained.text, options, without)
+    trial.tokenize(explained.tokenized)
+    return trial
 
 
 def _rank_words(answer: Answer) -> list[Word]:

@@ -158,10 +158,9 @@ class Encoder:
         known = np.where(is_word, ~is_unknown_word, np.where(is_emoticon, 1, -1))
         return np.where(self._is_folded[tokens[begins]], 1, known)
 
-    def count_known(self, texts: Sequence[TokenizedText], sizes: Ints) -> list[tuple[int, int]]:
-        """Return for each text how many words are known, and of how many."""
+    def count_known(self, texts: Sequence[TokenizedText], text: Ints, sizes: Ints) -> list[tuple[int, int]]:
+        """Return for each text how many words are known, and of how many; `text` is the text of each word."""
         known = self.known_words(texts, sizes)
-        text = np.repeat(np.arange(len(texts)), list(map(len, texts)))
         counts = [np.bincount(text[mask], minlength=len(texts)).tolist() for mask in (known == 1, known >= 0)]
         return list(zip(*counts, strict=True))
 
@@ -196,7 +195,6 @@ class ReceptiveFields:
 
     def __init__(self, texts: Sequence[EncodedText], sizes: Ints) -> None:
         self._texts = texts
-        self._first_word = np.cumsum([0, *(len(text.tokenized) for text in texts)])  # of each text
         outputs = [output for text in texts for output in text.outputs]
         lengths = np.array([len(output.hidden_states) for output in outputs])
         self._first_token = np.cumsum(sizes) - sizes  # of each word
@@ -237,13 +235,13 @@ class ReceptiveFields:
         absent = len(bits) - bits.sum(axis=0, dtype=np.int64)  # receptive fields only grow
         return np.asarray(absent.reshape(len(words), -1))
 
-    def find_attended(self, b: int) -> list[list[list[int]]]:
+    def find_attended(self, b: int, first_word: int) -> list[list[list[int]]]:
         """Return for each word and layer of text b the other words that its heads attend to.
 
-        They are sorted by the number of heads, and numbered within the text.
+        They are sorted by the number of heads, and numbered within the text, whose first word is given.
         """
         ranked: list[list[list[int]]] = []
-        start = self._first_token[self._first_word[b]]  # the chunk's first token
+        start = self._first_token[first_word]  # the chunk's first token
         for output in self._texts[b].outputs:
             stop = start + len(output.hidden_states)
             word, last_word = self._word_of_token[start], self._word_of_token[stop - 1]
@@ -252,7 +250,7 @@ class ReceptiveFields:
             counts = np.add.reduceat(output.attention_counts, begins, axis=1, dtype=np.int64)
             counts = np.add.reduceat(counts, begins, axis=2)
             np.einsum("lii->li", counts)[:] = 0  # not to itself
-            ranked += _rank_attended(counts, word - self._first_word[b])
+            ranked += _rank_attended(counts, word - first_word)
             start = stop
         return ranked
 

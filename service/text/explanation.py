@@ -177,7 +177,7 @@ class Explainer:
         )
         for b, (answer, text) in enumerate(zip(answers, outputs.texts, strict=True)):
             starts, ends = self._positions(b, [0, -1])
-            attended = self._fields.find_attended(b)
+            attended = self._fields.find_attended(b, int(outputs.bounds[b]))
             words = zip(islice(columns, len(text.tokenized)), starts, ends, attended, strict=True)
             answer["words"] = [
                 {

@@ -68,14 +68,13 @@ class ClassificationTask:
     """One text to classify, and its progress.
 
     `without` are spans, in code points, of words to remove in place. `param` is the name of the text in the
-    request. `whole` are the tokens of the text, if they are known; those of a searched text are kept.
+    request. The tokens of a searched text are kept, for its trials.
     """
 
     text: str
     options: ClassifyOptions
     without: Sequence[Span] = ()
     param: str = "input"
-    whole: TokenizedText | None = None
     is_searched: bool = False
     tokenized: TokenizedText | None = None
     outputs: list[EncoderOutput] = field(default_factory=list)
@@ -107,14 +106,13 @@ class ClassificationTask:
         kept = [self.text[end:begin] for end, begin in zip(ends, begins, strict=True)]
         return sum(map(len, " ".join(kept).split()))
 
-    def tokenize(self) -> None:
-        """Tokenize the text and remove the words of `without`.
+    def tokenize(self, tokenized: TokenizedText | None = None) -> None:
+        """Tokenize the text, unless its tokens are given, and remove the words of `without`.
 
         Raises:
             TooLarge: The text is too long and truncation is off.
             InvalidInput: No word is left.
         """
-        tokenized = self.whole
         if tokenized is None:
             fold_names = self.options.heads[0].fold_names
             tokenized = self.options.encoder.tokenize(self.text, fold_names=fold_names)
@@ -218,7 +216,7 @@ def _tokenize_new(
     for task in new:
         if chars >= CHARS_PER_RUN:
             break
-        chars += len(task.text) if task.whole is None else 0
+        chars += len(task.text)
         try:
             task.tokenize()
         except (InvalidInput, TooLarge) as error:
@@ -273,7 +271,8 @@ def _answer_group(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
     explain = options.explain != "none" or options.trajectory
     for head, indices, outputs in run_heads(options.heads, texts, explain=explain):
         tokenized = [text.tokenized for text in outputs.texts]
-        counts, is_ood = options.encoder.count_known(tokenized, outputs.sizes), outputs.is_ood.tolist()
+        counts = options.encoder.count_known(tokenized, outputs.text, outputs.sizes)
+        is_ood = outputs.is_ood.tolist()
         predictions = predict(head.rule, tokenized, counts, outputs.logit, outputs.bias, is_ood)
         _add_mixed(outputs, predictions)
         if options.explain != "none":

@@ -62,7 +62,7 @@ def test_receptive_fields_go_from_tokens_of_chunks_to_words_of_the_text(head: He
     fields = ReceptiveFields([EncodedText(tokenized, outputs)], sizes)
     word_of = np.repeat(np.arange(len(tokenized)), sizes)
     starts = np.cumsum([0, *(len(output.hidden_states) for output in outputs)])
-    attended = fields.find_attended(0)
+    attended = fields.find_attended(0, 0)
     index, words, layers = (array.tolist() for array in fields.find_read_words(np.arange(len(tokenized))))
     assert index == sorted(index)
     for word in range(len(tokenized)):
