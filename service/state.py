@@ -53,7 +53,7 @@ class AppState:
         self.large_clouds = Slots(settings.max_large_requests)
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
-        self.draining = False  # the service stops: it still answers requests, and closes their connections
+        self.draining = False  # the service stops: /ready fails, and connections close after their response
         self.owns_process = False  # otherwise another program owns the garbage collector
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
         self.texts: Batcher[ClassificationTask, list[Answer]] = Batcher(
@@ -232,17 +232,9 @@ class AppState:
             if time.monotonic() < released_at + RELEASE_FOR_S:
                 await asyncio.to_thread(collect_garbage)
 
-    def drain(self) -> None:
-        """Let /ready answer 503 from now on; requests are still answered."""
-        self.draining = True
-
-    def healthy(self) -> bool:
-        """Return whether the inference thread works."""
-        return self.texts.healthy(STUCK_AFTER_S)
-
     def check_health(self) -> None:
         """Raise NotReady if the inference thread does not work."""
-        if not self.healthy():
+        if not self.texts.healthy(STUCK_AFTER_S):
             raise NotReady(DEAD_MESSAGE)
 
     def check_ready(self) -> None:
@@ -258,4 +250,4 @@ class AppState:
             return "models are being loaded"
         if self._has_default and (missing := self.registry.missing_reason(self.settings.default_model)):
             return f"the default model is gone: {missing}"
-        return None if self.healthy() else DEAD_MESSAGE
+        return None if self.texts.healthy(STUCK_AFTER_S) else DEAD_MESSAGE

@@ -16,7 +16,7 @@ PAYLOAD_LIMIT_MB and MAX_CONCURRENT_REQUESTS that bounds the memory of a process
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel
@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
-from service.wire.documents import MAX_JSON_BYTES, parse, write
+from service.wire.documents import MAX_JSON_BYTES, parse
 
 JSON = "application/json"
 NPY = "application/x-npy"
@@ -38,7 +38,6 @@ MAX_INLINE_BYTES = 65_536  # of a body that is parsed on the event loop, in half
 
 NO_STORE = {"cache-control": "no-store"}
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -51,24 +50,13 @@ class Body(NamedTuple):
 
 
 async def parse_body(
-    run: Callable[[Callable[[], T]], Awaitable[T]],
-    read: Callable[Concatenate[bytearray, P], T],
-    content: bytearray,
-    *args: P.args,
-    **options: P.kwargs,
+    content: bytearray, read: Callable[[bytearray], T], run: Callable[[Callable[[], T]], Awaitable[T]]
 ) -> T:
-    """Return `read(content, ...)`: computed on the event loop if the body is short, otherwise by `run`.
+    """Return `read(content)`: computed on the event loop if the body is short, otherwise by `run`.
 
-    Args:
-        run: `AppState.run_in_parser`, or for points `Compute.run`, which has its own interpreter.
-        read: Parses a body.
-        content: The body.
-        *args: Further arguments of `read`.
-        **options: Its keyword arguments.
+    That is `AppState.run_in_parser`, or for points `Compute.run`, which has its own interpreter.
     """
-    if len(content) <= MAX_INLINE_BYTES:
-        return read(content, *args, **options)
-    return await run(partial(read, content, *args, **options))
+    return read(content) if len(content) <= MAX_INLINE_BYTES else await run(partial(read, content))
 
 
 async def get_body(request: Request) -> Body:
@@ -90,7 +78,8 @@ def json_body(model: type[Model]) -> Any:
 
     async def read(request: Request) -> Model:
         body = await receive_body(request)
-        return await parse_body(request.app.state.service.run_in_parser, parse, body.content, model)
+        run_in_parser = request.app.state.service.run_in_parser
+        return await parse_body(body.content, partial(parse, model=model), run_in_parser)
 
     return Depends(read)
 
@@ -155,11 +144,6 @@ def reply(body: bytes, media_type: str = JSON, headers: Mapping[str, str] = NO_S
     """Return a response with status 200."""
     kind = LongResponse if len(body) > MAX_SENT_BYTES else Response
     return kind(body, 200, headers, media_type)
-
-
-def reply_json(value: Any) -> Response:
-    """Return a short answer."""
-    return reply(write(value))
 
 
 async def write_answers(write: Callable[[], T], texts: int, *, is_long: bool = False) -> T:

@@ -129,10 +129,10 @@ class RequestLimitMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        service, exchange = self._service, Exchange(scope, receive, send, self._service)
+        service, headers = self._service, dict(scope["headers"])
+        exchange = Exchange(scope, headers, receive, send, service)
         service.running_requests += 1
         try:
-            headers = dict(scope["headers"])
             self._host_check.check(scope, headers)
             if scope["method"] in METHODS_WITH_BODY:
                 self._origin_check.check(headers)
@@ -152,7 +152,9 @@ class RequestLimitMiddleware:
 class Exchange:
     """One request and its response, with a deadline and a body limit; it ends when the caller leaves."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, service: AppState) -> None:
+    def __init__(
+        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send, service: AppState
+    ) -> None:
         self.response_started = False
         self._scope, self._receive, self._send = scope, receive, send
         self._service = service
@@ -163,7 +165,6 @@ class Exchange:
         self._held: list[Slots] = []
         self._watcher: asyncio.Task[None] | None = None
         self._timeout = asyncio.timeout(service.settings.request_timeout_s)
-        headers = dict(scope["headers"])
         self._announced_bytes = int(headers.get(b"content-length", b"0")[:16])
         self._body_bytes = 0
         self._decompressor: BodyDecompressor | None = None

@@ -154,14 +154,13 @@ async def infer(
     """Classify the texts of the tensor `text`, with or without the binary tensor extension."""
     if entry.kind != HEAD:
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
-    infer_request, texts = await parse_body(
-        service.run_in_parser,
+    read = partial(
         read_request,
-        body.content,
-        request.headers.get(HEADER_LENGTH),
-        service.settings.max_client_batch_size,
+        json_length=request.headers.get(HEADER_LENGTH),
+        max_texts=service.settings.max_client_batch_size,
         is_binary=body.media_type == BINARY,
     )
+    infer_request, texts = await parse_body(body.content, read, service.run_in_parser)
     outputs = requested_outputs(infer_request)
     # the version in the answer is that of the entry, which a reload may have replaced meanwhile
     heads = (entry.model,) if entry.model else await service.find_heads(entry.name)

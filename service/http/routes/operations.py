@@ -10,7 +10,7 @@ from hardmax.models.service import Info, Limits, LoadError, ModelCard, ModelList
 from service import __version__
 from service.errors import NotFound
 from service.http import openapi
-from service.http.bodies import reply, reply_json
+from service.http.bodies import reply
 from service.http.dependencies import OPEN, ModelInPath, ServiceDep
 from service.observability.metrics import CONTENT_TYPE
 from service.runtime.bundle import version_of
@@ -18,6 +18,7 @@ from service.runtime.card import HEAD
 from service.runtime.registry import RegistryEntry
 from service.state import AppState
 from service.text.decision import describe_labels
+from service.wire.documents import write
 from service.wire.protocols import ResponseModel
 
 router = APIRouter(tags=["operations"])
@@ -80,7 +81,7 @@ async def info(service: ServiceDep) -> Info:
 async def models(service: ServiceDep) -> Response:
     """Return the card of every model that is served."""
     cards = [_describe_entry(service, entry) for entry in service.registry.entries.values()]
-    return reply_json({"models": cards})
+    return reply(write({"models": cards}))
 
 
 @router.get(
@@ -94,7 +95,7 @@ async def model(service: ServiceDep, name: ModelInPath) -> Response:
     entry = service.registry.get(name)
     if entry is None:
         raise NotFound(str(service.registry.missing_reason(name)), param="name")
-    return reply_json(_describe_entry(service, entry))
+    return reply(write(_describe_entry(service, entry)))
 
 
 @router.get(

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from service.http.bodies import reply_json
+from service.http.bodies import reply
 from service.settings import PAGE_FILES
+from service.wire.documents import write
 
 WEB = Path(__file__).parents[2] / "web"
 SWAGGER_UI = ("docs/swagger-ui-bundle.js", "docs/swagger-ui.css")
@@ -87,4 +88,4 @@ def openapi(request: Request) -> Response:  # in a thread: the document may have
     root_path, document = request.scope.get("root_path", ""), request.app.openapi()
     if root_path:
         document = {**document, "servers": [{"url": root_path}]}
-    return reply_json(document)
+    return reply(write(document))

@@ -45,7 +45,6 @@ from service.wire.clouds import (
     answer_sequences,
     read_dynamics,
     read_npy_dynamics,
-    size_limits,
 )
 from service.wire.documents import validate, write
 from service.wire.prices import body_s, sequences_s
@@ -194,10 +193,17 @@ def _error_line(error: HardmaxError, request: Request) -> bytes:
 )
 async def classify_sequences(body: BodyDep, request: Request, service: ServiceDep) -> Response:
     """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
-    limits = {"max_arrays": service.settings.max_client_batch_size, **size_limits(service.settings)}
+    settings = service.settings
+    read = partial(
+        read_arrays,
+        field="sequences",
+        max_arrays=settings.max_client_batch_size,
+        max_rows=settings.max_points,
+        max_columns=settings.max_dimension,
+    )
     # the name of the model is in the body: a long one is a job of its own
-    parse = partial(service.compute.run, seconds=body_s(len(body.content)), held=request.state.held)
-    sequences, document = await parse_body(parse, read_arrays, body.content, "sequences", **limits)
+    run = partial(service.compute.run, seconds=body_s(len(body.content)), held=request.state.held)
+    sequences, document = await parse_body(body.content, read, run)
     name = validate(document, SequencesEnvelope).model
     entry = await service.find_model(name, "sequences")
     record_models(request, [entry])

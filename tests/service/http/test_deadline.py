@@ -40,7 +40,7 @@ def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
         async def request() -> None:
             with pytest.raises(Cancelled):
                 await Exchange(
-                    {"path": "/classify", "headers": [], "state": {}}, receive, print, service
+                    {"path": "/classify", "headers": [], "state": {}}, {}, receive, print, service
                 ).run(app)
 
         await asyncio.create_task(request())  # one task for each request, as in uvicorn
