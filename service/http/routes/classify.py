@@ -50,7 +50,7 @@ async def classify(
     if searches:
         await asyncio.to_thread(check_searches, tasks, searches, service.settings)
     if large := is_large(tasks):
-        await request.state.held.take(service.large_texts)
+        await service.large_texts.take(request.state.held)
     results = await queue_tasks(service, tasks)
     submit = partial(service.texts.submit, tasks[0].options.encoder, admitted=True)
     for task, answers in zip(tasks, results, strict=True) if searches else ():  # one after the other
