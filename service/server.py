@@ -160,7 +160,8 @@ class Supervisor(Multiprocess):
     def _await_imports(self, worker: Process) -> None:
         """Wait until a worker can answer, has ended, or has had WORKER_START_S."""
         end_s = time.monotonic() + WORKER_START_S
-        worker.parent_conn.send(b"ping")  # the next health check receives its answer
+        with contextlib.suppress(OSError):  # it has ended already
+            worker.parent_conn.send(b"ping")  # the next health check receives its answer
         while worker.process.is_alive() and not worker.parent_conn.poll(WORKER_POLL_S):
             if self.should_exit.is_set() or time.monotonic() > end_s:
                 break
