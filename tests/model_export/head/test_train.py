@@ -183,7 +183,7 @@ def test_multi_label_head_is_trained(folder, capsys, readout_only):
     assert train(folder, write_rows(folder / "several.csv", words), "several", "--json") == 0
     assert read_report(capsys)["several@1"]["accuracy"] >= 0.7  # a constant answer has a third
     with local(folder) as hardmax:
-        assert hardmax._model("several", "text-classification").rule.thresholds is not None
+        assert hardmax._find("several", "text-classification").model.rule.thresholds is not None
 
 
 def test_rows_of_equal_texts_are_in_the_same_fold_and_no_control_character_is_printed(
